@@ -1,0 +1,34 @@
+"""The catalog for Lance tables that needs nothing but storage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lance_namespace as _ln
+
+from lance_catalog.directory.namespace import DirectoryNamespace
+from lance_catalog.errors import (
+    CommitOutcomeUnknownError,
+    TableVersionAlreadyExistsError,
+)
+
+__all__ = [
+    "CommitOutcomeUnknownError",
+    "DirectoryNamespace",
+    "TableVersionAlreadyExistsError",
+    "__version__",
+    "connect",
+]
+
+__version__ = "0.1.0"
+
+_ln.register_namespace_impl("lance-catalog", "lance_catalog.DirectoryNamespace")
+
+
+def connect(root: str, **properties: Any) -> DirectoryNamespace:
+    """Open the catalog at a root: a path or a URI (file, s3, gs, az, memory). No I/O.
+
+    Properties are those of the reference page, for example ``manifest_enabled=False``; names with
+    a dot go in by ``**{"storage.region": "eu-central-1"}``.
+    """
+    return DirectoryNamespace(root=root, **properties)

@@ -1,0 +1,142 @@
+"""Properties → frozen settings. Refuses (13) what it does not understand, with the nearest name.
+
+The names of the native implementation are accepted (R16): honoured where they mean something
+here, otherwise logged once as having no effect.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from lance_catalog.errors import InvalidInputError
+
+__all__ = ["PROPERTIES", "Mode", "Settings", "parse_bool"]
+
+log = logging.getLogger(__name__)
+
+STORAGE_PREFIX: Final = "storage."
+
+#: Every property, with one line of meaning: the reference page and the error messages read it.
+PROPERTIES: Final[Mapping[str, str]] = {
+    "root": "where the catalog lies: a URI (file, s3, gs, az, memory) or a path; required",
+    "manifest_enabled": "track objects in the __manifest table (V2); default true",
+    "dir_listing_enabled": "find root tables by their directories (V1); default true",
+    "commit_timeout": "seconds a change keeps trying against other writers; default 30",
+    "commit_retries": "conflicts after which a change gives up; default: only the time counts",
+    "vend_input_storage_options": "answer with the storage options given here; default false",
+    "storage.*": "options of the object store, for Lance and for our own requests",
+}
+_NO_EFFECT: Final[Mapping[str, str]] = {
+    "inline_optimization_enabled": "indices are kept up by every writer here",
+    "table_version_tracking_enabled": "managed versions are switched on in the catalog itself",
+    "dir_listing_to_manifest_migration_enabled": "compatibility mode always merges both here",
+    "vend_input_storage_options_refresh_interval_millis": "options given here do not expire",
+    "ops_metrics_enabled": "there are no per-operation metrics in the library",
+}
+_said: set[str] = set()
+
+
+class Mode(Enum):
+    """How tables are found."""
+
+    V1 = "v1"
+    V2 = "v2"
+    COMPAT = "compat"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the properties of a directory namespace say."""
+
+    root: str
+    mode: Mode = Mode.COMPAT
+    storage: Mapping[str, str] = field(default_factory=dict)
+    commit_timeout: float = 30.0
+    commit_retries: int | None = None
+    vend_storage_options: bool = False
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object]) -> Settings:
+        """Parse properties as ``lance_namespace.connect`` passes them: strings, or real values."""
+        given = {key: value for key, value in properties.items() if value is not None}
+        for key in given:
+            _check_known(key)
+        root = given.get("root")
+        if not isinstance(root, str) or root == "":
+            raise InvalidInputError(
+                "property 'root' is required: a path or a URI, for example '/data/catalog' "
+                "or 's3://bucket/prefix'"
+            )
+        manifest = parse_bool("manifest_enabled", given.get("manifest_enabled", True))
+        listing = parse_bool("dir_listing_enabled", given.get("dir_listing_enabled", True))
+        if not manifest and not listing:
+            raise InvalidInputError(
+                "manifest_enabled and dir_listing_enabled are both false, so no table could ever "
+                "be found; enable one of them"
+            )
+        mode = Mode.COMPAT if manifest and listing else Mode.V2 if manifest else Mode.V1
+        retries = given.get("commit_retries")
+        return cls(
+            root=root,
+            mode=mode,
+            storage={
+                key.removeprefix(STORAGE_PREFIX): _text(key, value)
+                for key, value in given.items()
+                if key.startswith(STORAGE_PREFIX)
+            },
+            commit_timeout=_number("commit_timeout", given.get("commit_timeout", 30.0)),
+            commit_retries=None if retries is None else int(_number("commit_retries", retries)),
+            vend_storage_options=parse_bool(
+                "vend_input_storage_options", given.get("vend_input_storage_options", False)
+            ),
+        )
+
+
+def parse_bool(name: str, value: object) -> bool:
+    """Return a boolean property; 13 for anything that is not plainly true or false."""
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in ("true", "1"):
+        return True
+    if text in ("false", "0"):
+        return False
+    raise InvalidInputError(f"property '{name}' is {value!r}; expected true or false")
+
+
+def _check_known(key: str) -> None:
+    if key in PROPERTIES and key != "storage.*":
+        return
+    if key.startswith(STORAGE_PREFIX) and key != STORAGE_PREFIX:
+        return
+    if key in _NO_EFFECT:
+        if key not in _said:
+            _said.add(key)
+            log.warning("property '%s' has no effect here: %s", key, _NO_EFFECT[key])
+        return
+    names = [name for name in (*PROPERTIES, *_NO_EFFECT) if name != "storage.*"]
+    near = difflib.get_close_matches(key, [*names, "storage."], n=1, cutoff=0.0)
+    raise InvalidInputError(f"unknown property '{key}'; did you mean '{near[0]}'?")
+
+
+def _number(name: str, value: object) -> float:
+    try:
+        number = float(str(value))
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < 1e9:
+        raise InvalidInputError(f"property '{name}' is {value!r}; expected a number of 0 or more")
+    return number
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise InvalidInputError(f"property '{name}' is a {type(value).__name__}; expected a string")

@@ -1,0 +1,1 @@
+"""Directory namespaces: V1, V2 and compatibility mode."""

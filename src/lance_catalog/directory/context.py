@@ -1,0 +1,55 @@
+"""What every operation of a directory namespace works with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from lance_catalog.config import Mode, Settings
+from lance_catalog.manifest import Change, ManifestLog, Snapshot, open_log
+from lance_catalog.storage.port import Store
+
+__all__ = ["Context", "now_ms"]
+
+T = TypeVar("T")
+
+
+def now_ms() -> int:
+    """Return the time; tests put another clock into the context."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass
+class Context:
+    """Settings, the store, the log (none in V1) and the clock."""
+
+    settings: Settings
+    store: Store
+    log: ManifestLog | None = None
+    clock: Callable[[], int] = field(default=now_ms)
+
+    @classmethod
+    def build(cls, settings: Settings, store: Store) -> Context:
+        """Put the parts together. No I/O."""
+        log = None if settings.mode is Mode.V1 else open_log(store)
+        return cls(settings, store, log)
+
+    @property
+    def mode(self) -> Mode:
+        return self.settings.mode
+
+    def view(self) -> Snapshot:
+        """Return the manifest's latest snapshot; in V1, where there is none, an empty one."""
+        return Snapshot.empty() if self.log is None else self.log.snapshot()
+
+    def commit(self, plan: Callable[[Snapshot], tuple[Change, T]]) -> T:
+        """Land a change of the manifest."""
+        if self.log is None:
+            raise AssertionError("V1 has no manifest to change")
+        return self.log.commit(
+            plan,
+            timeout=self.settings.commit_timeout,
+            max_conflicts=self.settings.commit_retries,
+        )

@@ -1,0 +1,51 @@
+"""Opening tables and telling about them (I21, I22)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lance
+
+from lance_catalog.directory.context import Context
+from lance_catalog.directory.first_version import has_versions
+from lance_catalog.directory.operations.access import checkout
+from lance_catalog.directory.resolve import FoundTable
+from lance_catalog.errors import InvalidTableStateError, storage_errors
+from lance_catalog.identifiers import format_text
+from lance_catalog.model import user_properties
+
+__all__ = ["is_declared", "open_dataset", "properties_of"]
+
+
+def is_declared(ctx: Context, place: str) -> bool:
+    """Whether a table has a name and a place, but no data yet."""
+    with storage_errors(f"looking at {place}"):
+        return not has_versions(ctx.store, place)
+
+
+def open_dataset(
+    ctx: Context,
+    found: FoundTable,
+    *,
+    version: int | None = None,
+    branch: str | None = None,
+    tag: str | None = None,
+) -> Any:
+    """Open a table; 11, 8 or 22 for a version, tag or branch it does not have, 19 without data."""
+    text = format_text(found.names)
+    uri = ctx.store.uri_of(found.location)
+    options = dict(ctx.store.lance_options) or None
+    if is_declared(ctx, found.location):
+        raise InvalidTableStateError(
+            f"table '{text}' is declared but has no data yet; create_table writes it"
+        )
+    with storage_errors(f"opening '{text}'"):
+        dataset = lance.dataset(uri, storage_options=options)
+    return checkout(dataset, f"table '{text}'", version=version, branch=branch, tag=tag)
+
+
+def properties_of(found: FoundTable, dataset: Any) -> dict[str, str] | None:
+    """Return a table's properties: the row's (R14); without a row, those in its own metadata."""
+    if found.entry is not None:
+        return user_properties(found.entry.properties())
+    return None if dataset is None else user_properties(dict(dataset.metadata))

@@ -1,0 +1,334 @@
+"""The LanceNamespace interface over a folder or a bucket: requests in, the library's models out.
+
+Nothing is decided here: each method parses its request, calls the room that knows, and answers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lance_namespace as ln
+
+from lance_catalog.config import Mode, Settings
+from lance_catalog.directory import (
+    describing,
+    dropping,
+    namespaces,
+    registration,
+    table_versions,
+    tables,
+)
+from lance_catalog.directory.context import Context
+from lance_catalog.directory.edge import operation
+from lance_catalog.directory.operations.arrow import json_schema, stream_table
+from lance_catalog.directory.operations.mixin import DataOperations
+from lance_catalog.directory.paging import page
+from lance_catalog.directory.requests import parse
+from lance_catalog.directory.resolve import require_table, table_id, tables_in
+from lance_catalog.errors import TableVersionNotFoundError
+from lance_catalog.identifiers import encode, from_request, name_of, parent_of
+from lance_catalog.manifest import Snapshot
+from lance_catalog.storage import Store, open_store
+
+__all__ = ["DirectoryNamespace"]
+
+
+class DirectoryNamespace(DataOperations, ln.LanceNamespace):
+    """A catalog of Lance tables in one folder or bucket prefix.
+
+    ``manifest_enabled`` and ``dir_listing_enabled`` choose V1, V2 or compatibility mode (both, the
+    default). Building one does no I/O; reading never writes.
+    """
+
+    def __init__(self, **properties: Any) -> None:
+        self._properties = properties
+        settings = Settings.from_properties(properties)
+        self._ctx = Context.build(settings, open_store(settings.root, settings.storage))
+
+    @classmethod
+    def with_store(cls, store: Store, **properties: Any) -> DirectoryNamespace:
+        """Build one on a given store: how tests count requests and inject faults."""
+        made = cls(**properties)
+        made._ctx = Context.build(made._ctx.settings, store)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Workers of Spark and Ray get the properties and build their own.
+        return _rebuild, (type(self), self._properties)
+
+    def namespace_id(self) -> str:
+        """Return a text that names this catalog: its root and mode."""
+        return f'DirectoryNamespace {{ root: "{self._ctx.store.uri}", mode: {self.mode.value} }}'
+
+    def __repr__(self) -> str:
+        return self.namespace_id()
+
+    @property
+    def mode(self) -> Mode:
+        """V1, V2 or compatibility."""
+        return self._ctx.mode
+
+    @property
+    def context(self) -> Context:
+        """What maintenance and the command line work with."""
+        return self._ctx
+
+    def snapshot(self) -> Snapshot:
+        """Return a pinned view of the manifest: what is resolved from it is of one moment."""
+        return self._ctx.view()
+
+    # Namespaces.
+
+    @operation
+    def create_namespace(self, request: Any) -> ln.CreateNamespaceResponse:
+        asked = parse(request, ln.CreateNamespaceRequest)
+        names = from_request(asked.id, "create_namespace")
+        made = namespaces.create(self._ctx, names, asked.mode, asked.properties)
+        return ln.CreateNamespaceResponse(properties=made)
+
+    @operation
+    def list_namespaces(self, request: Any) -> ln.ListNamespacesResponse:
+        asked = parse(request, ln.ListNamespacesRequest)
+        names = from_request(asked.id, "list_namespaces")
+        found, token = namespaces.list_children(self._ctx, names, asked.page_token, asked.limit)
+        return ln.ListNamespacesResponse(namespaces=found, page_token=token)
+
+    @operation
+    def describe_namespace(self, request: Any) -> ln.DescribeNamespaceResponse:
+        asked = parse(request, ln.DescribeNamespaceRequest)
+        names = from_request(asked.id, "describe_namespace")
+        return ln.DescribeNamespaceResponse(properties=namespaces.describe(self._ctx, names))
+
+    @operation
+    def namespace_exists(self, request: Any) -> ln.NamespaceExistsResponse:
+        asked = parse(request, ln.NamespaceExistsRequest)
+        namespaces.require(self._ctx, from_request(asked.id, "namespace_exists"))
+        return ln.NamespaceExistsResponse()
+
+    @operation
+    def drop_namespace(self, request: Any) -> ln.DropNamespaceResponse:
+        asked = parse(request, ln.DropNamespaceRequest)
+        names = from_request(asked.id, "drop_namespace")
+        hidden = dropping.new_hidden(self._ctx)
+        taken = namespaces.drop(self._ctx, names, asked.mode, asked.behavior, hidden)
+        dropping.purge_rows(self._ctx, taken or [])
+        return ln.DropNamespaceResponse()
+
+    # Tables.
+
+    @operation
+    def list_tables(self, request: Any) -> ln.ListTablesResponse:
+        asked = parse(request, ln.ListTablesRequest)
+        names = from_request(asked.id, "list_tables")
+        if self.mode is Mode.V1 and names:
+            namespaces.require(self._ctx, names)
+        view = self._ctx.view()
+        namespaces.require(self._ctx, names)
+        found = tables_in(self._ctx, view, names, asked.page_token or None)
+        if asked.include_declared is False:
+            found = (name for name in found if not self._is_declared(view, (*names, name)))
+        listed, token = page(found, asked.limit)
+        return ln.ListTablesResponse(tables=listed, page_token=token)
+
+    def _is_declared(self, view: Snapshot, names: tuple[str, ...]) -> bool:
+        place = require_table(self._ctx, view, names).location
+        return describing.is_declared(self._ctx, place)
+
+    @operation
+    def list_all_tables(self, request: Any) -> ln.ListTablesResponse:
+        asked = parse(request, ln.ListTablesRequest)
+        names = from_request(asked.id or [], "list_all_tables")
+        namespaces.require(self._ctx, names)
+        view = self._ctx.view()
+        found = {
+            entry.object_id
+            for entry in view.descendants(encode(names))
+            if entry.is_table and not entry.object_id.startswith(("__trash$", "__claims$"))
+        }
+        if not names:
+            found.update(tables_in(self._ctx, view, (), None))
+        past = asked.page_token or None
+        rest = (key for key in sorted(found) if past is None or key > past)
+        if asked.include_declared is False:
+            rest = (k for k in rest if not self._is_declared(view, tuple(k.split("$"))))
+        listed, token = page(rest, asked.limit)
+        return ln.ListTablesResponse(tables=listed, page_token=token)
+
+    @operation
+    def table_exists(self, request: Any) -> ln.TableExistsResponse:
+        asked = parse(request, ln.TableExistsRequest)
+        names = table_id(self._ctx, asked.id, "table_exists")
+        found = require_table(self._ctx, self._ctx.view(), names)
+        if asked.version is not None:
+            describing.open_dataset(self._ctx, found, version=asked.version)
+        return ln.TableExistsResponse()
+
+    @operation
+    def describe_table(self, request: Any) -> ln.DescribeTableResponse:
+        asked = parse(request, ln.DescribeTableRequest)
+        names = table_id(self._ctx, asked.id, "describe_table")
+        found = require_table(self._ctx, self._ctx.view(), names)
+        declared = dataset = None
+        chosen = (asked.version, asked.tag, asked.branch) != (None, None, None)
+        if asked.check_declared or asked.load_detailed_metadata:
+            declared = describing.is_declared(self._ctx, found.location)
+        if chosen and declared:
+            raise TableVersionNotFoundError(f"table '{name_of(names)}' has no versions yet")
+        if chosen or (asked.load_detailed_metadata and not declared):
+            dataset = describing.open_dataset(
+                self._ctx, found, version=asked.version, tag=asked.tag, branch=asked.branch
+            )
+        location = self._ctx.store.uri_of(found.location)
+        detailed = dataset is not None and asked.load_detailed_metadata
+        return ln.DescribeTableResponse(
+            table=name_of(names),
+            namespace=list(parent_of(names)),
+            location=location,
+            table_uri=location,
+            version=None if dataset is None else dataset.version,
+            var_schema=json_schema(dataset.schema) if dataset is not None and detailed else None,
+            metadata=dict(dataset.metadata) if dataset is not None and detailed else None,
+            properties=describing.properties_of(found, dataset),
+            storage_options=self._storage_options(),
+            is_only_declared=declared,
+        )
+
+    def _storage_options(self) -> dict[str, str] | None:
+        if not self._ctx.settings.vend_storage_options:
+            return None
+        return dict(self._ctx.store.lance_options)
+
+    @operation
+    def declare_table(self, request: Any) -> ln.DeclareTableResponse:
+        asked = parse(request, ln.DeclareTableRequest)
+        names = table_id(self._ctx, asked.id, "declare_table")
+        made = tables.declare(self._ctx, names, asked.location, asked.properties)
+        return ln.DeclareTableResponse(
+            location=self._ctx.store.uri_of(made.location),
+            properties=made.properties or None,
+            storage_options=self._storage_options(),
+        )
+
+    @operation
+    def create_table(self, request: Any, request_data: bytes) -> ln.CreateTableResponse:
+        asked = parse(request, ln.CreateTableRequest)
+        names = table_id(self._ctx, asked.id, "create_table")
+        data = stream_table(request_data, "create_table")
+        made = tables.create(self._ctx, names, asked.mode, asked.properties, data)
+        return ln.CreateTableResponse(
+            location=self._ctx.store.uri_of(made.location),
+            version=made.version,
+            properties=made.properties or None,
+            storage_options=self._storage_options(),
+        )
+
+    @operation
+    def create_empty_table(self, request: Any) -> Any:
+        """Declare a table: the deprecated name of declare_table."""
+        asked = parse(request, ln.CreateEmptyTableRequest)
+        names = table_id(self._ctx, asked.id, "create_empty_table")
+        made = tables.declare(self._ctx, names, None, asked.properties)
+        return ln.CreateEmptyTableResponse(
+            location=self._ctx.store.uri_of(made.location),
+            properties=made.properties or None,
+            storage_options=self._storage_options(),
+        )
+
+    @operation
+    def register_table(self, request: Any) -> ln.RegisterTableResponse:
+        asked = parse(request, ln.RegisterTableRequest)
+        names = table_id(self._ctx, asked.id, "register_table")
+        place, properties = registration.register(
+            self._ctx, names, asked.location, asked.mode, asked.properties
+        )
+        return ln.RegisterTableResponse(
+            location=self._ctx.store.uri_of(place), properties=properties or None
+        )
+
+    @operation
+    def deregister_table(self, request: Any) -> ln.DeregisterTableResponse:
+        asked = parse(request, ln.DeregisterTableRequest)
+        names = table_id(self._ctx, asked.id, "deregister_table")
+        place, properties = registration.deregister(self._ctx, names)
+        return ln.DeregisterTableResponse(
+            id=list(names), location=self._uri(place), properties=properties or None
+        )
+
+    def _uri(self, place: str) -> str | None:
+        """The URI of a place; a broken location of another writer's has none."""
+        try:
+            return self._ctx.store.uri_of(place)
+        except ValueError:
+            return None
+
+    @operation
+    def rename_table(self, request: Any) -> ln.RenameTableResponse:
+        asked = parse(request, ln.RenameTableRequest)
+        names = table_id(self._ctx, asked.id, "rename_table")
+        parent = None if asked.new_namespace_id is None else tuple(asked.new_namespace_id)
+        registration.rename(self._ctx, names, asked.new_table_name, parent)
+        return ln.RenameTableResponse()
+
+    @operation
+    def drop_table(self, request: Any) -> ln.DropTableResponse:
+        asked = parse(request, ln.DropTableRequest)
+        names = table_id(self._ctx, asked.id, "drop_table")
+        place, hidden = dropping.drop(self._ctx, names)
+        return ln.DropTableResponse(
+            id=list(names),
+            location=self._uri(place),
+            transaction_id=hidden.drop_id,
+            properties=dropping.answer(hidden),
+        )
+
+    # Table versions.
+
+    def locate(self, table: list[str] | None) -> tuple[Store, str]:
+        """Return the store and the place of a table."""
+        names = table_id(self._ctx, table, "table versions")
+        return self._ctx.store, require_table(self._ctx, self._ctx.view(), names).location
+
+    @operation
+    def list_table_versions(self, request: Any) -> ln.ListTableVersionsResponse:
+        return table_versions.list_table_versions(self, request)
+
+    @operation
+    def describe_table_version(self, request: Any) -> ln.DescribeTableVersionResponse:
+        return table_versions.describe_table_version(self, request)
+
+    @operation
+    def create_table_version(self, request: Any) -> ln.CreateTableVersionResponse:
+        return table_versions.create_table_version(self, request)
+
+    @operation
+    def batch_create_table_versions(self, request: Any) -> ln.BatchCreateTableVersionsResponse:
+        return table_versions.batch_create_table_versions(self, request)
+
+    @operation
+    def batch_delete_table_versions(self, request: Any) -> ln.BatchDeleteTableVersionsResponse:
+        return table_versions.batch_delete_table_versions(self, request)
+
+    @operation
+    def batch_commit_tables(self, request: Any) -> ln.BatchCommitTablesResponse:
+        return table_versions.batch_commit_tables(self, request)
+
+    # What the data operations need.
+
+    def open_table(
+        self,
+        table: list[str] | None,
+        *,
+        version: int | None = None,
+        branch: str | None = None,
+        tag: str | None = None,
+    ) -> Any:
+        """Return Lance's handle on a table."""
+        names = table_id(self._ctx, table, "opening a table")
+        found = require_table(self._ctx, self._ctx.view(), names)
+        return describing.open_dataset(
+            self._ctx, found, version=version, branch=branch, tag=tag
+        )
+
+
+def _rebuild(kind: type[DirectoryNamespace], properties: dict[str, Any]) -> DirectoryNamespace:
+    return kind(**properties)

@@ -1,0 +1,278 @@
+"""Taking tables out of the catalog and back in, and renaming them (I23, I24, I26, R3, R8)."""
+
+from __future__ import annotations
+
+import logging
+
+import lance
+
+from lance_catalog.config import Mode
+from lance_catalog.directory.context import Context
+from lance_catalog.directory.first_version import has_versions
+from lance_catalog.directory.layout import RESERVED, relative_location, v1_directory
+from lance_catalog.directory.namespaces import normal_mode
+from lance_catalog.directory.resolve import (
+    FoundTable,
+    find_table,
+    namespace_exists,
+    require_namespace,
+    require_table,
+    v1_visible,
+)
+from lance_catalog.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+    LanceNamespaceError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+    UnsupportedOperationError,
+    storage_errors,
+)
+from lance_catalog.identifiers import (
+    Identifier,
+    check_new_name,
+    encode,
+    format_text,
+    parent_of,
+)
+from lance_catalog.lifecycle import markers, trash
+from lance_catalog.lifecycle.locations import overlapping, v1_name
+from lance_catalog.lifecycle.states import Hidden, HiddenState, new_drop_id
+from lance_catalog.manifest import Change, Snapshot
+from lance_catalog.model import (
+    Entry,
+    Kind,
+    check_user_properties,
+    dump_metadata,
+    user_properties,
+)
+from lance_catalog.storage.capabilities import require_put_if_absent
+
+__all__ = ["deregister", "mark_v1", "register", "rename"]
+
+log = logging.getLogger(__name__)
+
+
+def deregister(ctx: Context, names: Identifier) -> tuple[str, dict[str, str]]:
+    """Hide a table for as long as it takes, data untouched; return its place and properties."""
+    hidden = Hidden(new_drop_id(), HiddenState.DEREGISTERED, ctx.clock())
+    require_put_if_absent(ctx.store)
+    if ctx.mode is Mode.V1:
+        return _deregister_directory(ctx, require_table(ctx, ctx.view(), names), hidden)
+
+    def plan(view: Snapshot) -> tuple[Change, FoundTable]:
+        # A row whose location is broken can leave the catalog like any other: the data stays.
+        entry = view.get(encode(names))
+        if entry is None or not entry.is_table:
+            return Change(), require_table(ctx, view, names)
+        row = trash.hide(entry, hidden)
+        found = FoundTable(names, entry.location or "", entry)
+        return Change(view.rows_of(entry.object_id), (row,), {row.object_id: entry}), found
+
+    found = ctx.commit(plan)
+    if found.entry is None:
+        return _deregister_directory(ctx, found, hidden)
+    mark_v1(ctx, found.location, hidden)
+    # What cannot be read was not ours to interpret; it is kept in the row all the same.
+    try:
+        properties = user_properties(found.entry.properties())
+    except LanceNamespaceError:
+        properties = {}
+    return found.location, properties
+
+
+def _deregister_directory(
+    ctx: Context, found: FoundTable, hidden: Hidden
+) -> tuple[str, dict[str, str]]:
+    """V1: the root-level marker is the commit point (R7)."""
+    name = v1_name(found.location)
+    assert name is not None
+    properties = _table_properties(ctx, found.location)
+    with storage_errors(f"deregistering '{name}'"):
+        if not markers.hide(ctx.store, name, found.location, hidden):
+            raise TableNotFoundError(f"table '{name}' was deregistered by somebody else just now")
+    return found.location, properties
+
+
+def _table_properties(ctx: Context, place: str) -> dict[str, str]:
+    with storage_errors(f"reading the properties at {place}"):
+        if not has_versions(ctx.store, place):
+            return {}
+        options = dict(ctx.store.lance_options) or None
+        dataset = lance.dataset(ctx.store.uri_of(place), storage_options=options)
+        return user_properties(dict(dataset.metadata))
+
+
+def mark_v1(ctx: Context, location: str, hidden: Hidden) -> None:
+    """Hide a V1-named directory from those who look at directories only.
+
+    The row is the truth already, so failing is no failure of the operation: `repair` marks it.
+    """
+    name = v1_name(location)
+    if name is None:
+        return
+    try:
+        with storage_errors(f"marking {location}"):
+            markers.hide(ctx.store, name, location, hidden)
+    except LanceNamespaceError as error:
+        log.warning("'%s' is hidden here, but not yet for V1 readers: %s", name, error)
+
+
+def register(
+    ctx: Context,
+    names: Identifier,
+    location: str,
+    mode: str | None,
+    properties: dict[str, str] | None,
+) -> tuple[str, dict[str, str]]:
+    """Bring a table that lies below the root into the catalog; return its place, properties."""
+    chosen = normal_mode(mode, ("create", "overwrite"), "mode")
+    given = check_user_properties(properties)
+    check_new_name(names, stored=ctx.mode is not Mode.V1)
+    place = relative_location(location, ctx.store)
+    require_put_if_absent(ctx.store)
+    if ctx.mode is Mode.V1:
+        return place, _register_directory(ctx, names[0], place, given)
+
+    def plan(view: Snapshot) -> tuple[Change, dict[str, str]]:
+        require_namespace(view, parent_of(names))
+        existing = view.get(encode(names))
+        if existing is not None and (chosen == "create" or not existing.is_table):
+            raise TableAlreadyExistsError(
+                f"'{format_text(names)}' exists already; mode overwrite replaces a table's entry"
+            )
+        former = _former(view, place, existing)
+        _require_table_at(ctx, view, names, place, former)
+        stored = dict(given)
+        remove: list[Entry] = [] if former is None else [former.entry]
+        row = Entry(encode(names), Kind.TABLE.value, place, dump_metadata(stored))
+        replaces: dict[str, Entry] = {}
+        if former is not None:
+            row = trash.brought_back(former, encode(names), given)
+            replaces[row.object_id] = former.entry
+        add = [row]
+        if existing is not None:
+            remove += view.rows_of(existing.object_id)
+            if existing.location != place:
+                # The replaced entry's data stays reachable: deregistered, not forgotten.
+                old = Hidden(new_drop_id(), HiddenState.DEREGISTERED, ctx.clock())
+                aside = trash.hide(existing, old)
+                add.append(aside)
+                replaces[aside.object_id] = existing
+        return Change(tuple(remove), tuple(add), replaces), user_properties(row.properties())
+
+    answer = ctx.commit(plan)
+    _unmark_v1(ctx, place)
+    return place, answer
+
+
+def _former(view: Snapshot, place: str, existing: Entry | None) -> trash.TrashRow | None:
+    """Return the hidden table at a place; 13 when a live one, or a dropped one, has it."""
+    for entry in overlapping(view, place):
+        if existing is not None and entry.object_id == existing.object_id:
+            continue
+        hidden = [row for row in trash.rows(view) if row.entry.object_id == entry.object_id]
+        if not hidden:
+            raise InvalidInputError(
+                f"location '{place}' belongs to '{entry.object_id}'; a place has one table"
+            )
+        if hidden[0].hidden.state is HiddenState.PURGING:
+            raise InvalidInputError(
+                f"location '{place}' belongs to a dropped table whose data is being deleted"
+            )
+        if entry.location == place:
+            return hidden[0]
+    return None
+
+
+def _require_table_at(
+    ctx: Context, view: Snapshot, names: Identifier, place: str, former: trash.TrashRow | None
+) -> None:
+    """Raise 5 or 13 unless a Lance table lies at a place and no directory-table is in the way."""
+    if ctx.mode is Mode.COMPAT:
+        name = v1_name(place)
+        own = len(names) == 1 and place == v1_directory(names[0])
+        if len(names) == 1 and not own and v1_visible(ctx, view, names[0]):
+            raise TableAlreadyExistsError(f"table '{names[0]}' exists already, by its directory")
+        if name is not None and not own and former is None and v1_visible(ctx, view, name):
+            raise InvalidInputError(
+                f"location '{place}' is table '{name}' already; rename_table gives it another name"
+            )
+    with storage_errors(f"looking at {place}"):
+        found = has_versions(ctx.store, place) or (
+            former is not None and ctx.store.head(f"{place}/{RESERVED}") is not None
+        )
+    if not found:
+        raise InvalidInputError(
+            f"location '{place}' holds no Lance table (no _versions there); "
+            "declare_table or create_table makes one"
+        )
+
+
+def _unmark_v1(ctx: Context, place: str) -> None:
+    name = v1_name(place)
+    if name is None:
+        return
+    with storage_errors(f"unmarking {place}"):
+        hidden = markers.read(ctx.store, name, place)
+        if hidden is not None and hidden.state is HiddenState.DEREGISTERED:
+            markers.reveal(ctx.store, name, place, hidden)
+
+
+def _register_directory(
+    ctx: Context, name: str, place: str, properties: dict[str, str]
+) -> dict[str, str]:
+    """V1: register is the way back from deregister; the place follows from the name."""
+    directory = v1_directory(name)
+    if place != directory:
+        raise InvalidInputError(
+            f"location '{place}': in V1 table '{name}' lies at '{directory}'; "
+            "manifest_enabled=true allows other places"
+        )
+    with storage_errors(f"registering '{name}'"):
+        if not ctx.store.any_object(directory):
+            raise InvalidInputError(f"location '{place}' holds no Lance table")
+        hidden = markers.read(ctx.store, name, directory)
+        if hidden is None:
+            raise TableAlreadyExistsError(f"table '{name}' exists already")
+        if hidden.state is HiddenState.PURGING:
+            raise InvalidInputError(f"table '{name}' was dropped and is being deleted")
+        if properties and has_versions(ctx.store, directory):
+            options = dict(ctx.store.lance_options) or None
+            lance.dataset(ctx.store.uri_of(directory), storage_options=options).update_metadata(
+                dict(properties)
+            )
+        markers.reveal(ctx.store, name, directory, hidden)
+    return _table_properties(ctx, directory)
+
+
+def rename(
+    ctx: Context, names: Identifier, new_name: str, new_parent: Identifier | None
+) -> None:
+    """Give a table another id, in one row commit; its data does not move (R8)."""
+    if ctx.mode is Mode.V1:
+        raise UnsupportedOperationError(
+            "rename_table: in V1 (manifest_enabled=false) a table's name is its directory, and "
+            "moving that under an open writer loses rows. Set manifest_enabled=true: a rename is "
+            "then one commit."
+        )
+    target = (parent_of(names) if new_parent is None else new_parent) + (new_name,)
+    check_new_name(target, stored=True)
+
+    def plan(view: Snapshot) -> tuple[Change, None]:
+        found = require_table(ctx, view, names)
+        require_namespace(view, parent_of(target))
+        if namespace_exists(view, target) or find_table(ctx, view, target) is not None:
+            raise TableAlreadyExistsError(f"'{format_text(target)}' exists already")
+        if view.get(encode(target)) is not None:
+            raise TableAlreadyExistsError(f"'{format_text(target)}' exists already")
+        if found.entry is None:
+            if overlapping(view, found.location):
+                raise ConcurrentModificationError(f"'{found.location}' was taken meanwhile; retry")
+            row = Entry(encode(target), Kind.TABLE.value, found.location)
+            return Change(add=(row,)), None
+        old = found.entry
+        row = Entry(encode(target), old.object_type, old.location, old.metadata)
+        return Change(view.rows_of(old.object_id), (row,), {row.object_id: old}), None
+
+    ctx.commit(plan)

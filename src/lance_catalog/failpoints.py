@@ -1,0 +1,77 @@
+"""Named points where a test can kill the process or make a step fail. No-ops in normal use.
+
+``LANCE_CATALOG_FAILPOINTS="manifest.finalized=kill"`` kills the process (SIGKILL, as a crash
+would) the first time the point is reached; ``=kill@3`` the third time; ``=raise`` raises an
+OSError instead. Several are separated by commas. Every step of every commit protocol has a point
+in :data:`POINTS`; the crash tests enumerate it, so a new step without a test is red.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Final
+
+__all__ = ["POINTS", "hit"]
+
+POINTS: Final = frozenset(
+    {
+        # The strict log, in order.
+        "manifest.data_written",
+        "manifest.staged",
+        "manifest.finalized",
+        "manifest.acknowledged",
+        # A refused commit, before its files are removed.
+        "manifest.refused",
+        # declare_table and create_table.
+        "table.reserved",
+        "table.data_written",
+        "table.version_staged",
+        "table.version_finalized",
+        "table.registered",
+        # deregister and drop in V1.
+        "marker.root_written",
+        "marker.nested_written",
+        # register in V1.
+        "marker.nested_removed",
+        "marker.root_removed",
+        # purge.
+        "purge.claimed",
+        "purge.moved_aside",
+        "purge.deleted",
+        "purge.finished",
+        # migration, per table.
+        "migrate.registered",
+    }
+)
+
+
+def _parse(text: str) -> dict[str, tuple[str, int]]:
+    plan: dict[str, tuple[str, int]] = {}
+    for part in filter(None, text.split(",")):
+        name, _, action = part.partition("=")
+        verb, _, count = action.partition("@")
+        if name not in POINTS or verb not in ("kill", "raise"):
+            raise ValueError(f"LANCE_CATALOG_FAILPOINTS: unknown point or action in {part!r}")
+        plan[name] = (verb, int(count or 1))
+    return plan
+
+
+_plan: dict[str, tuple[str, int]] = _parse(os.environ.get("LANCE_CATALOG_FAILPOINTS", ""))
+_hits: dict[str, int] = {}
+
+
+def hit(name: str) -> None:
+    """Do what the environment planned for this point: nothing, normally."""
+    if not _plan:
+        return
+    planned = _plan.get(name)
+    if planned is None:
+        return
+    verb, at = planned
+    _hits[name] = _hits.get(name, 0) + 1
+    if _hits[name] != at:
+        return
+    if verb == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise OSError(f"fail point {name}")

@@ -1,0 +1,7 @@
+"""The strict log: ``__manifest`` read, changed one validated version at a time, kept in memory."""
+
+from lance_catalog.manifest.change import Change
+from lance_catalog.manifest.log import ManifestLog, open_log
+from lance_catalog.manifest.snapshot import Snapshot
+
+__all__ = ["Change", "ManifestLog", "Snapshot", "open_log"]

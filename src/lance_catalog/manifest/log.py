@@ -1,0 +1,176 @@
+"""The strict log: read ``__manifest``, and change it one validated version at a time.
+
+A mutation is a function from the snapshot at version N to a :class:`Change`; it lands as N+1 or,
+when anything else landed first, is computed again from the newer snapshot. So whatever it checked
+(the name is free, the parent is there, the namespace is empty) held at exactly the version it
+changed (invariant 1).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import lance
+
+from lance_catalog.errors import ConcurrentModificationError, storage_errors
+from lance_catalog.failpoints import hit
+from lance_catalog.manifest import fairness, upkeep
+from lance_catalog.manifest.change import Change
+from lance_catalog.manifest.reading import advance
+from lance_catalog.manifest.schema import DIRECTORY
+from lance_catalog.manifest.snapshot import Snapshot
+from lance_catalog.manifest.versions import NONE, Latest, VersionFinder
+from lance_catalog.manifest.writing import Attempt, Landed
+from lance_catalog.storage.capabilities import require_put_if_absent
+from lance_catalog.storage.port import Store
+
+__all__ = ["ManifestLog", "open_log"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Plan = Callable[[Snapshot], tuple[Change, T]]
+
+
+class ManifestLog:
+    """The manifest of one root, shared by every namespace object of this process on it."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.uri = store.uri_of(DIRECTORY)
+        self._finder = VersionFinder(store, DIRECTORY)
+        self._lock = threading.RLock()
+        self._commit_lock = threading.Lock()
+        self._snapshot = Snapshot.empty()
+        self._latest: Latest = NONE
+        self._dataset: Any = None
+        #: Conflicts seen by commits of this process: race tests must see some.
+        self.conflicts = 0
+
+    def snapshot(self) -> Snapshot:
+        """Return the latest snapshot. One look at the store; reads what changed, if anything."""
+        with self._lock:
+            known = self._latest
+        with storage_errors("reading the catalog"):
+            latest = self._finder.find(known)
+        with self._lock:
+            if latest == self._latest:
+                return self._snapshot
+            if latest.version < self._latest.version and known is not self._latest:
+                return self._snapshot  # Another thread has seen a newer one meanwhile.
+            self._advance(latest)
+            return self._snapshot
+
+    def _advance(self, latest: Latest) -> None:
+        if latest.version == 0:
+            self._snapshot, self._latest, self._dataset = Snapshot.empty(), latest, None
+            return
+        replaced = latest.version <= self._latest.version
+        old = Snapshot.empty() if replaced else self._snapshot
+        with storage_errors("reading the catalog"):
+            dataset = self._open(latest.version)
+            self._snapshot = advance(old, dataset, self.uri)
+        self._dataset, self._latest = dataset, latest
+
+    def _open(self, version: int) -> Any:
+        options = dict(self.store.lance_options) or None
+        return lance.dataset(self.uri, version=version, storage_options=options)
+
+    def dataset(self) -> Any:
+        """Return Lance's handle at the latest version, or None when there is no manifest yet."""
+        self.snapshot()
+        with self._lock:
+            return self._dataset
+
+    def commit(
+        self, plan: Plan[T], *, timeout: float = 30.0, max_conflicts: int | None = None
+    ) -> T:
+        """Land what ``plan`` makes of the current snapshot, as the very next version.
+
+        ``plan`` may run several times and must not have effects of its own. Raises what it
+        raises; 14 when other writers kept winning until the time was up, with nothing written.
+        """
+        deadline = time.monotonic() + timeout
+        conflicts = 0
+        pause = 0.001
+        with self._commit_lock:
+            turn = fairness.Turn(self.store)
+            try:
+                while True:
+                    view = self.snapshot()
+                    change, result = plan(view)
+                    if change.is_empty:
+                        return result
+                    if change.table_metadata and view.version == 0:
+                        self._attempt(view, Change(initialise=True))
+                        continue
+                    if self._attempt(view, change):
+                        return result
+                    conflicts += 1
+                    self.conflicts += 1
+                    over = max_conflicts is not None and conflicts > max_conflicts
+                    if over or time.monotonic() > deadline:
+                        raise ConcurrentModificationError(
+                            f"other writers changed the catalog {conflicts} times while this "
+                            "change was tried; nothing was written. Retry, or raise "
+                            "commit_timeout."
+                        )
+                    turn.wait()
+                    # Decorrelated jitter: writers that met once do not meet in step again.
+                    pause = min(0.1, random.uniform(0.001, pause * 3))
+                    if not turn.held:
+                        time.sleep(pause)
+            finally:
+                turn.end()
+
+    def _attempt(self, view: Snapshot, change: Change) -> bool:
+        require_put_if_absent(self.store)
+        with self._lock:
+            dataset = self._dataset if self._latest.version == view.version else None
+            naming = self._latest.naming
+        if view.version and dataset is None:
+            return False
+        attempt = Attempt(self.store, self.uri, dataset, view, naming)
+        with storage_errors("writing the catalog"):
+            landed = attempt.run(change)
+        if landed is None:
+            return False
+        self._adopt(view, landed)
+        hit("manifest.acknowledged")
+        upkeep.after_commit(self.store, self.uri, landed.dataset, naming)
+        return True
+
+    def _adopt(self, view: Snapshot, landed: Landed) -> None:
+        """Take over our own commit without reading it back, if nothing else moved meanwhile."""
+        with self._lock:
+            if self._latest.version != view.version:
+                return
+            if landed.snapshot is not None:
+                self._snapshot = landed.snapshot
+            else:
+                self._snapshot = advance(self._snapshot, landed.dataset, self.uri)
+            self._dataset = landed.dataset
+            self._latest = Latest(landed.dataset.version, landed.naming, landed.e_tag)
+
+
+_logs: weakref.WeakValueDictionary[tuple[str, tuple[tuple[str, str], ...]], ManifestLog] = (
+    weakref.WeakValueDictionary()
+)
+_logs_lock = threading.Lock()
+
+
+def open_log(store: Store) -> ManifestLog:
+    """Return the log of a root: one in-memory view per root and process. No I/O."""
+    key = (store.uri, tuple(sorted(store.lance_options.items())))
+    with _logs_lock:
+        found = _logs.get(key)
+        if found is None or type(found.store) is not type(store):
+            found = ManifestLog(store)
+            _logs[key] = found
+        return found

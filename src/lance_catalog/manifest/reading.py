@@ -1,0 +1,67 @@
+"""From one snapshot to the next by what changed: new fragments, changed deletions, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from lance_catalog.manifest.schema import COLUMNS, check_schema
+from lance_catalog.manifest.snapshot import Base, FragmentState, Snapshot
+from lance_catalog.model import Entry
+
+__all__ = ["advance", "entries_of", "fragment_states"]
+
+
+def advance(old: Snapshot, dataset: Any, where: str) -> Snapshot:
+    """Return the snapshot of ``dataset``'s version, reading only what ``old`` does not hold."""
+    check_schema(dataset.schema, where)
+    states = fragment_states(dataset)
+    metadata = dict(dataset.metadata)
+    gone = {n for n, state in old.fragments.items() if states.get(n, ((), None))[0] != state[0]}
+    fresh = {n for n, state in states.items() if n not in old.fragments or n in gone}
+    trimmed = {n for n in states if n not in fresh and states[n][1] != old.fragments[n][1]}
+    if old.version == 0 or len(fresh) == len(states):
+        return _load(dataset, states, metadata)
+    removed = old.rows_in(gone)
+    if trimmed:
+        still = set(_scan(dataset, trimmed, [])["_rowaddr"].to_pylist())
+        removed += [entry for entry in old.rows_in(trimmed) if entry.address not in still]
+    added = entries_of(_scan(dataset, fresh, COLUMNS)) if fresh else []
+    after = old.replaced(dataset.version, removed, added, states, metadata)
+    return after if after is not None else _load(dataset, states, metadata)
+
+
+def _load(
+    dataset: Any, states: dict[int, FragmentState], metadata: dict[str, str]
+) -> Snapshot:
+    rows = dataset.scanner(columns=list(COLUMNS), with_row_address=True).to_table()
+    return Snapshot(dataset.version, Base.build(rows), {}, states, metadata)
+
+
+def _scan(dataset: Any, fragments: Iterable[int], columns: Iterable[str]) -> pa.Table:
+    # One scan over all of them: reading each one-row fragment on its own costs 20 times as much.
+    chosen = [dataset.get_fragment(number) for number in sorted(fragments)]
+    return dataset.scanner(
+        fragments=chosen, columns=list(columns), with_row_address=True
+    ).to_table()
+
+
+def entries_of(rows: pa.Table) -> list[Entry]:
+    """Return the rows of a scan as entries."""
+    columns = [rows[name].to_pylist() for name in (*COLUMNS, "_rowaddr")]
+    return [Entry(*values) for values in zip(*columns, strict=True)]
+
+
+def fragment_states(dataset: Any) -> dict[int, FragmentState]:
+    """Return what identifies the rows of each fragment."""
+    states: dict[int, FragmentState] = {}
+    for fragment in dataset.get_fragments():
+        meta = fragment.metadata
+        deletions = meta.deletion_file
+        states[meta.id] = (
+            tuple(file.path for file in meta.files),
+            None if deletions is None else deletions.json(),
+        )
+    return states

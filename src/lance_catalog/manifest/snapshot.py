@@ -1,0 +1,299 @@
+"""The manifest at one version, in memory and immutable.
+
+Columnar: a base of Arrow columns sorted by (depth, object_id), so that the children of a parent
+are one slice in name order and an id is a binary search; on top a small overlay of what changed
+since. A new version shares the base and copies the overlay, so a pinned snapshot costs nothing.
+Rows of type ``table_version`` are not held: there may be millions, and no listing wants them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_catalog.identifiers import DELIMITER, split_key
+from lance_catalog.manifest.schema import COLUMNS
+from lance_catalog.model import Entry
+
+__all__ = ["Base", "FragmentState", "Snapshot"]
+
+#: (data file paths, deletion file) of a fragment: while both stay, its rows stay.
+FragmentState = tuple[tuple[str, ...], str | None]
+
+VERSION_TYPE: Final = "table_version"
+# Just after the delimiter in every encoding order: the end of "starts with parent$".
+_AFTER: Final = chr(ord(DELIMITER) + 1)
+_OVERLAY_MIN: Final = 1024
+
+
+@dataclass(frozen=True)
+class Base:
+    """Rows as columns, sorted by (depth, object_id)."""
+
+    table: pa.Table
+    addresses: np.ndarray[tuple[int], np.dtype[np.uint64]]
+    #: Where each depth starts; depth of "a$b" is 1.
+    starts: tuple[int, ...]
+    #: Ids with more than one row, which only a broken writer makes; all their rows.
+    duplicates: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def build(cls, rows: pa.Table) -> Base:
+        """Sort rows (the four columns and ``_rowaddr``) into a base."""
+        rows = rows.filter(pc.not_equal(rows["object_type"], VERSION_TYPE))
+        depth = pc.count_substring(rows["object_id"], DELIMITER)
+        rows = rows.append_column("depth", depth)
+        rows = rows.sort_by(
+            [("depth", "ascending"), ("object_id", "ascending"), ("_rowaddr", "ascending")]
+        ).combine_chunks()
+        depths = rows["depth"].to_numpy()
+        top = int(depths[-1]) if len(depths) else -1
+        starts = tuple(int(np.searchsorted(depths, d)) for d in range(top + 2))
+        base = cls(
+            rows.select(COLUMNS), rows["_rowaddr"].to_numpy().astype(np.uint64), starts or (0,)
+        )
+        return cls(base.table, base.addresses, base.starts, base._find_duplicates())
+
+    def _find_duplicates(self) -> dict[str, tuple[Entry, ...]]:
+        ids = self._ids
+        if len(ids) < 2:
+            return {}
+        same = pc.equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
+        found: dict[str, list[Entry]] = {}
+        for index in np.flatnonzero(same):
+            rows = found.setdefault(ids[int(index)].as_py(), [self.entry(int(index))])
+            rows.append(self.entry(int(index) + 1))
+        return {key: tuple(rows) for key, rows in found.items()}
+
+    @cached_property
+    def _ids(self) -> pa.Array:
+        return _one_chunk(self.table["object_id"])
+
+    @cached_property
+    def _locations(self) -> pa.Array:
+        return _one_chunk(self.table["location"])
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def entry(self, index: int) -> Entry:
+        values = [_one_chunk(self.table[name])[index].as_py() for name in COLUMNS]
+        return Entry(*values, address=int(self.addresses[index]))
+
+    def slice_of(self, depth: int, low: str, high: str | None) -> range:
+        """Return the rows of one depth with low ≤ object_id < high."""
+        if depth + 1 >= len(self.starts):
+            return range(0)
+        start, stop = self.starts[depth], self.starts[depth + 1]
+        first = self._bisect(low, start, stop)
+        return range(first, stop if high is None else self._bisect(high, first, stop))
+
+    def _bisect(self, key: str, low: int, high: int) -> int:
+        ids = self._ids
+        while low < high:
+            middle = (low + high) // 2
+            if ids[middle].as_py() < key:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def find(self, key: str) -> Entry | None:
+        depth = key.count(DELIMITER)
+        rows = self.slice_of(depth, key, None)
+        if len(rows) and self._ids[rows.start].as_py() == key:
+            return self.entry(rows.start)
+        return None
+
+    def ids(self, rows: range) -> Iterator[str]:
+        for start in range(rows.start, rows.stop, 512):
+            yield from self._ids[start : min(start + 512, rows.stop)].to_pylist()
+
+    def in_fragments(self, fragments: Iterable[int]) -> list[Entry]:
+        wanted = np.isin(self.addresses >> np.uint64(32), np.fromiter(fragments, dtype=np.uint64))
+        return [self.entry(int(index)) for index in np.flatnonzero(wanted)]
+
+    def at_location(self, location: str) -> list[Entry]:
+        mask = pc.equal(self._locations, location).fill_null(False).to_numpy(zero_copy_only=False)
+        return [self.entry(int(index)) for index in np.flatnonzero(mask)]
+
+    @cached_property
+    def unusual_locations(self) -> tuple[Entry, ...]:
+        """Rows whose location is not one plain path component: compared one by one."""
+        plain = pc.and_(
+            pc.invert(pc.match_substring(self._locations, "/")),
+            pc.invert(pc.starts_with(self._locations, ".")),
+        )
+        mask = pc.invert(pc.fill_null(plain, True)).to_numpy(zero_copy_only=False)
+        return tuple(self.entry(int(index)) for index in np.flatnonzero(mask))
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All objects of the catalog at one version of the manifest. Version 0: no manifest yet."""
+
+    version: int
+    base: Base
+    overlay: Mapping[str, Entry | None]
+    fragments: Mapping[int, FragmentState]
+    table_metadata: Mapping[str, str]
+
+    @classmethod
+    def empty(cls) -> Snapshot:
+        schema = pa.schema([*((name, pa.string()) for name in COLUMNS), ("_rowaddr", pa.uint64())])
+        return cls(0, Base.build(schema.empty_table()), {}, {}, {})
+
+    def get(self, key: str) -> Entry | None:
+        """Return the row of a stored id."""
+        if key in self.overlay:
+            return self.overlay[key]
+        return self.base.find(key)
+
+    def rows_of(self, key: str) -> tuple[Entry, ...]:
+        """Return every row of a stored id: more than one only where a writer broke uniqueness."""
+        if key in self.base.duplicates and key not in self.overlay:
+            return self.base.duplicates[key]
+        entry = self.get(key)
+        return () if entry is None else (entry,)
+
+    def children(self, parent: str, after: str | None = None) -> Iterator[Entry]:
+        """Yield the objects one level below a parent ("" is the root), by name, past ``after``."""
+        prefix = parent + DELIMITER if parent else ""
+        depth = prefix.count(DELIMITER)
+        low = prefix + after if after is not None else prefix
+        high = parent + _AFTER if parent else None
+        base = self.base.slice_of(depth, low, high)
+        changed = [key for key in self._changed.get(parent, ()) if key >= low]
+        position = 0
+        previous: str | None = None
+        for key in self.base.ids(base):
+            while position < len(changed) and changed[position] < key:
+                yield from self._live(changed[position], after, prefix)
+                position += 1
+            if key != previous:
+                yield from self._live(key, after, prefix)
+            previous = key
+            if position < len(changed) and changed[position] == key:
+                position += 1
+        for key in changed[position:]:
+            yield from self._live(key, after, prefix)
+
+    def _live(self, key: str, after: str | None, prefix: str) -> Iterator[Entry]:
+        if after is not None and key == prefix + after:
+            return
+        entry = self.get(key)
+        if entry is not None:
+            yield entry
+
+    @cached_property
+    def _changed(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for key in self.overlay:
+            found.setdefault(split_key(key)[0], []).append(key)
+        return {parent: sorted(keys) for parent, keys in found.items()}
+
+    def descendants(self, parent: str) -> Iterator[Entry]:
+        """Yield everything below a parent, level by level."""
+        prefix = parent + DELIMITER if parent else ""
+        first = prefix.count(DELIMITER)
+        deepest = len(self.base.starts) - 2
+        for depth in range(first, deepest + 1):
+            rows = self.base.slice_of(depth, prefix, parent + _AFTER if parent else None)
+            for key in self.base.ids(rows):
+                if key not in self.overlay:
+                    entry = self.base.find(key)
+                    if entry is not None:
+                        yield entry
+        for key, changed in sorted(self.overlay.items()):
+            if changed is not None and key.startswith(prefix):
+                yield changed
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield every object."""
+        return self.descendants("")
+
+    def has_children(self, parent: str) -> bool:
+        """Whether anything lies below a parent, at any depth: orphans of other writers count."""
+        return next(iter(self.descendants(parent)), None) is not None
+
+    def at_location(self, location: str) -> list[Entry]:
+        """Return the rows whose location is exactly this one."""
+        found = [e for e in self.base.at_location(location) if e.object_id not in self.overlay]
+        found += [e for e in self.overlay.values() if e is not None and e.location == location]
+        return found
+
+    def unusual_locations(self) -> list[Entry]:
+        """Return rows whose location is not one plain component (natives accept any string)."""
+        found = [e for e in self.base.unusual_locations if e.object_id not in self.overlay]
+        for entry in self.overlay.values():
+            if entry is not None and entry.location is not None:
+                if "/" in entry.location or entry.location.startswith("."):
+                    found.append(entry)
+        return found
+
+    def rows_in(self, fragments: set[int]) -> list[Entry]:
+        """Return the rows that lie in some fragments."""
+        found = [e for e in self.base.in_fragments(fragments) if e.object_id not in self.overlay]
+        found += [
+            e for e in self.overlay.values() if e is not None and e.address >> 32 in fragments
+        ]
+        return found
+
+    def replaced(
+        self,
+        version: int,
+        removed: Iterable[Entry],
+        added: Iterable[Entry],
+        fragments: Mapping[int, FragmentState],
+        table_metadata: Mapping[str, str],
+    ) -> Snapshot | None:
+        """Return the next snapshot, or None when only a full load tells the truth.
+
+        That is when a delta would leave two rows with one id, which this view cannot show.
+        """
+        overlay = dict(self.overlay)
+        for entry in removed:
+            if entry.object_id in self.base.duplicates:
+                return None
+            current = overlay.get(entry.object_id)
+            if current is None or current.address == entry.address:
+                overlay[entry.object_id] = None
+        for entry in added:
+            if entry.object_type == VERSION_TYPE:
+                continue
+            known = overlay[entry.object_id] if entry.object_id in overlay else self.base.find(
+                entry.object_id
+            )
+            if known is not None and known.address != entry.address:
+                return None
+            overlay[entry.object_id] = entry
+        snapshot = Snapshot(version, self.base, overlay, fragments, table_metadata)
+        if len(overlay) > _OVERLAY_MIN + len(self.base) // 64:
+            return snapshot._folded()
+        return snapshot
+
+    def _folded(self) -> Snapshot:
+        """Return the same snapshot with the overlay merged into a new base."""
+        keep = pc.invert(
+            pc.is_in(self.base.table["object_id"], value_set=pa.array(list(self.overlay), pa.string()))
+        )
+        old = self.base.table.append_column("_rowaddr", pa.array(self.base.addresses)).filter(keep)
+        new = [entry for entry in self.overlay.values() if entry is not None]
+        columns = {name: pa.array([getattr(e, name) for e in new], pa.string()) for name in COLUMNS}
+        columns["_rowaddr"] = pa.array([e.address for e in new], pa.uint64())
+        merged = pa.concat_tables([old.select([*COLUMNS, "_rowaddr"]).cast(
+            pa.schema([*((n, pa.string()) for n in COLUMNS), ("_rowaddr", pa.uint64())])
+        ), pa.table(columns)])
+        return Snapshot(self.version, Base.build(merged), {}, self.fragments, self.table_metadata)
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

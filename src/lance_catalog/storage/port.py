@@ -1,0 +1,126 @@
+"""What we need of a store. Paths are relative to the root, ``/``-separated, names as they are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+__all__ = ["Level", "ObjectInfo", "Progress", "Store", "check_path"]
+
+#: Called with the number of objects and bytes deleted so far.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """One object: its path below the root, size, time of change and e_tag."""
+
+    path: str
+    size: int
+    modified_ms: int
+    e_tag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of a listing: names of folders, and the objects directly there."""
+
+    folders: list[str] = field(default_factory=list)
+    objects: list[ObjectInfo] = field(default_factory=list)
+
+
+class Store(ABC):
+    """A root on some storage. Building one does no I/O."""
+
+    #: The root as Lance and users are given it, without a trailing slash.
+    uri: str
+    #: What Lance gets as ``storage_options``.
+    lance_options: Mapping[str, str]
+    #: Whether a request costs a network round trip (listings then beat probes).
+    remote: bool
+
+    @abstractmethod
+    def uri_of(self, path: str) -> str:
+        """Return the URI of a path below the root, so that Lance opens exactly that path."""
+
+    @abstractmethod
+    def list_level(self, prefix: str = "") -> Level:
+        """List one level; an absent prefix is an empty level."""
+
+    @abstractmethod
+    def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
+        """List every object below a prefix, in no particular order."""
+
+    @abstractmethod
+    def get(self, path: str) -> bytes | None:
+        """Return the bytes, or None when there is no such object."""
+
+    @abstractmethod
+    def head(self, path: str) -> ObjectInfo | None:
+        """Return what is known of an object, or None when there is none."""
+
+    @abstractmethod
+    def put(self, path: str, data: bytes) -> None:
+        """Write an object, whole or not at all, over whatever is there."""
+
+    @abstractmethod
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Write an object unless one exists: False then. Of many callers exactly one wins.
+
+        When the store answered nothing usable (a lost reply), the outcome is looked up by the
+        bytes: callers that race put something unique into them.
+        """
+
+    @abstractmethod
+    def copy(self, source: str, target: str) -> None:
+        """Copy an object over whatever is at the target."""
+
+    @abstractmethod
+    def copy_if_absent(self, source: str, target: str) -> bool:
+        """Copy an object unless the target exists: False then."""
+
+    @abstractmethod
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete objects; one that is already gone is fine."""
+
+    @abstractmethod
+    def delete_tree(
+        self, prefix: str, progress: Progress | None = None, *, keep: bool = False
+    ) -> int:
+        """Delete everything below a prefix; return the object count. Links are not followed.
+
+        ``keep`` leaves the emptied folder itself, where there are folders.
+        """
+
+    @abstractmethod
+    def prune(self, path: str) -> None:
+        """Remove a folder, and its parents below the root, where nothing is left in them.
+
+        Stores without folders do nothing. Never removes a folder that holds anything.
+        """
+
+    @abstractmethod
+    def probe_put_if_absent(self) -> str | None:
+        """Return None when put-if-absent is safe here, else why it is not. May cost requests."""
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Return a lock over the root that its holder's death frees; nothing where none exists."""
+        return nullcontext()
+
+    def move_aside(self, source: str, target: str) -> bool | None:
+        """Move a folder in one step: True moved, False not there, None the store cannot."""
+        return None
+
+    def any_object(self, prefix: str) -> bool:
+        """Whether at least one object lies below a prefix (C02)."""
+        return next(iter(self.list_tree(prefix)), None) is not None
+
+
+def check_path(path: str) -> str:
+    """Refuse a path that could leave the root: the last line of defence, not the first."""
+    parts = path.split("/")
+    if path.startswith("/") or any(part in ("", ".", "..") for part in parts) or "\0" in path:
+        raise ValueError(f"not a path below the root: {path!r}")
+    return path
