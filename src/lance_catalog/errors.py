@@ -36,6 +36,7 @@ A message says what happened, why, and what to do next; it is not API. The ``cod
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -115,10 +116,16 @@ class CommitOutcomeUnknownError(ConcurrentModificationError):
 
 
 # What a message of the Rust side contains, for errors that reach us as a bare OSError/RuntimeError.
-_DENIED: Final = ("permission denied", "permissiondenied", "accessdenied", "forbidden", "403")
-_READ_ONLY: Final = ("read-only file system",)
-_UNAUTHENTICATED: Final = ("unauthenticated", "invalidaccesskeyid", "signaturedoesnotmatch", "401")
-_UNAVAILABLE: Final = ("connection refused", "error sending request", "timed out", "503", "502")
+# Numbers count only as an HTTP status: a filter of the user's may hold any number.
+_DENIED: Final = re.compile(
+    r"permission ?denied|access ?denied|403 forbidden|status: 403|read-only file system"
+)
+_UNAUTHENTICATED: Final = re.compile(
+    r"unauthenticated|invalidaccesskeyid|signaturedoesnotmatch|401 unauthorized|status: 401"
+)
+_UNAVAILABLE: Final = re.compile(
+    r"connection refused|error sending request|timed out|50[23] [a-z]+|status: 50[23]"
+)
 
 
 def translate(error: BaseException, what: str) -> LanceNamespaceError:
@@ -134,13 +141,13 @@ def translate(error: BaseException, what: str) -> LanceNamespaceError:
     if (
         isinstance(error, PermissionError)
         or number in (errno.EACCES, errno.EPERM, errno.EROFS)
-        or any(word in low for word in _DENIED + _READ_ONLY)
+        or _DENIED.search(low)
     ):
         return PermissionDeniedError(
             f"{what}: permission denied ({_short(text)}). "
             "Check the rights of this user or the storage credentials."
         )
-    if any(word in low for word in _UNAUTHENTICATED):
+    if _UNAUTHENTICATED.search(low):
         return UnauthenticatedError(
             f"{what}: the store refused the credentials ({_short(text)}). "
             "Check the storage.* properties or the environment."
@@ -152,7 +159,7 @@ def translate(error: BaseException, what: str) -> LanceNamespaceError:
         )
     if number == errno.ENOSPC:
         return ServiceUnavailableError(f"{what}: no space left on the device. Free some; retry.")
-    if isinstance(error, TimeoutError) or any(word in low for word in _UNAVAILABLE):
+    if isinstance(error, TimeoutError) or _UNAVAILABLE.search(low):
         return ServiceUnavailableError(
             f"{what}: the store did not answer ({_short(text)}). Retry later."
         )

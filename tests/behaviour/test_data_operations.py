@@ -20,7 +20,7 @@ import lance
 import lance_namespace
 import pyarrow as pa
 import pytest
-from folder_access import FolderAccess
+from tests.behaviour.folder_access import FolderAccess
 from lance_namespace import (
     CreateTableIndexRequest,
     DescribeTableRequest,
@@ -1066,7 +1066,7 @@ SETPRIV = ("setpriv", "--reuid=65534", "--clear-groups")
 AS_NOBODY = """
 import json, sys
 from pathlib import Path
-from folder_access import FolderAccess
+from tests.behaviour.folder_access import FolderAccess
 from test_data_operations import T, call, code, count, ipc, sample
 
 namespace = FolderAccess(Path(sys.argv[1]))

@@ -53,7 +53,7 @@ def write_first_version(
     files: list[str] = []
     gate = CommitGate(store, directory, 0, on_step=lambda step: hit(f"table.version_{step}"))
     with storage_errors(f"writing a table at {uri}"):
-        planned = write_fragments(
+        planned: Any = write_fragments(
             data, uri, mode="create", return_transaction=True, storage_options=options
         )
         files += [
@@ -76,9 +76,9 @@ def write_first_version(
     return FirstVersion(dataset, tuple(files))
 
 
-def _commit(
-    store: Store, uri: str, transaction: Any, gate: CommitGate, directory: str
-) -> Any:
+def _commit(store: Store, uri: str, transaction: Any, gate: CommitGate, directory: str) -> Any:
+    # Typed as any: the gate is not a whole namespace, and Lance does not ask it to be.
+    client: Any = gate
     try:
         return lance.LanceDataset.commit(
             uri,
@@ -86,7 +86,7 @@ def _commit(
             storage_options=dict(store.lance_options) or None,
             enable_v2_manifest_paths=True,
             max_retries=0,
-            namespace_client=gate,
+            namespace_client=client,
             table_id=[directory],
             namespace_client_managed_versioning=True,
         )

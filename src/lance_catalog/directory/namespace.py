@@ -186,8 +186,8 @@ class DirectoryNamespace(DataOperations, ln.LanceNamespace):
             location=location,
             table_uri=location,
             version=None if dataset is None else dataset.version,
-            var_schema=json_schema(dataset.schema) if dataset is not None and detailed else None,
-            metadata=dict(dataset.metadata) if dataset is not None and detailed else None,
+            schema=json_schema(dataset.schema) if dataset is not None and detailed else None,
+            metadata=_counters(dataset) if detailed else None,
             properties=describing.properties_of(found, dataset),
             storage_options=self._storage_options(),
             is_only_declared=declared,
@@ -325,9 +325,12 @@ class DirectoryNamespace(DataOperations, ln.LanceNamespace):
         """Return Lance's handle on a table."""
         names = table_id(self._ctx, table, "opening a table")
         found = require_table(self._ctx, self._ctx.view(), names)
-        return describing.open_dataset(
-            self._ctx, found, version=version, branch=branch, tag=tag
-        )
+        return describing.open_dataset(self._ctx, found, version=version, branch=branch, tag=tag)
+
+
+def _counters(dataset: Any) -> dict[str, str]:
+    """What Lance keeps with a version, as native answers it: total rows, files, bytes."""
+    return {key: str(value) for key, value in dataset.get_version()["metadata"].items()}
 
 
 def _rebuild(kind: type[DirectoryNamespace], properties: dict[str, Any]) -> DirectoryNamespace:

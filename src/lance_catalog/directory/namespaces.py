@@ -108,8 +108,7 @@ def create(
             return Change(), user_properties(existing.properties())
         if chosen == "create":
             raise NamespaceAlreadyExistsError(
-                f"namespace '{format_text(names)}' exists already; "
-                "mode exist_ok takes it as it is"
+                f"namespace '{format_text(names)}' exists already; mode exist_ok takes it as it is"
             )
         _require_empty(view, names)
         replaced = {row.object_id: existing}

@@ -246,9 +246,7 @@ def _register_directory(
     return _table_properties(ctx, directory)
 
 
-def rename(
-    ctx: Context, names: Identifier, new_name: str, new_parent: Identifier | None
-) -> None:
+def rename(ctx: Context, names: Identifier, new_name: str, new_parent: Identifier | None) -> None:
     """Give a table another id, in one row commit; its data does not move (R8)."""
     if ctx.mode is Mode.V1:
         raise UnsupportedOperationError(

@@ -207,13 +207,11 @@ def _require_free(ctx: Context, view: Snapshot, names: Identifier) -> None:
         raise _taken(names)
 
 
-def _choose_place(
-    ctx: Context, view: Snapshot, names: Identifier, asked: str | None
-) -> str:
+def _choose_place(ctx: Context, view: Snapshot, names: Identifier, asked: str | None) -> str:
     """Return the directory of a new table: by mode (C10, C11), or where the caller wants it."""
-    if ctx.mode is Mode.V1:
-        place = v1_directory(names[0])
-    elif ctx.mode is Mode.COMPAT and len(names) == 1 and _v1_place_free(ctx, view, names[0]):
+    if ctx.mode is Mode.V1 or (
+        ctx.mode is Mode.COMPAT and len(names) == 1 and _v1_place_free(ctx, view, names[0])
+    ):
         place = v1_directory(names[0])
     else:
         place = fresh_directory(names)
@@ -240,9 +238,8 @@ def _v1_place_free(ctx: Context, view: Snapshot, name: str) -> bool:
     if overlapping(view, directory):
         return False
     with storage_errors("looking at the root"):
-        return (
-            ctx.store.head(markers.marker_path(name)) is None
-            and not ctx.store.any_object(directory)
+        return ctx.store.head(markers.marker_path(name)) is None and not ctx.store.any_object(
+            directory
         )
 
 

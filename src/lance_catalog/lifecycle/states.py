@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["DELETED_AT", "DROP_ID", "EXPIRES_AT", "STATE", "TTL", "Hidden", "HiddenState", "new_drop_id"]
+__all__ = [
+    "DELETED_AT",
+    "DROP_ID",
+    "EXPIRES_AT",
+    "STATE",
+    "TTL",
+    "Hidden",
+    "HiddenState",
+    "new_drop_id",
+]
 
 DELETED_AT: Final = "lance_catalog.deleted_at_ms"
 TTL: Final = "lance_catalog.ttl_ms"

@@ -33,9 +33,7 @@ def advance(old: Snapshot, dataset: Any, where: str) -> Snapshot:
     return after if after is not None else _load(dataset, states, metadata)
 
 
-def _load(
-    dataset: Any, states: dict[int, FragmentState], metadata: dict[str, str]
-) -> Snapshot:
+def _load(dataset: Any, states: dict[int, FragmentState], metadata: dict[str, str]) -> Snapshot:
     rows = dataset.scanner(columns=list(COLUMNS), with_row_address=True).to_table()
     return Snapshot(dataset.version, Base.build(rows), {}, states, metadata)
 

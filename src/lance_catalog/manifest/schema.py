@@ -56,8 +56,9 @@ def check_schema(schema: pa.Schema, where: str) -> None:
             )
 
 
-def rows_table(entries: Sequence[Entry], carried: Sequence[dict[str, object] | None],
-               schema: pa.Schema) -> pa.Table:
+def rows_table(
+    entries: Sequence[Entry], carried: Sequence[dict[str, object] | None], schema: pa.Schema
+) -> pa.Table:
     """Return rows to write, in the manifest's own schema.
 
     ``carried`` holds, per entry, the other columns of the row it replaces: what other writers

@@ -80,11 +80,13 @@ class Base:
         return _one_chunk(self.table["location"])
 
     def __len__(self) -> int:
-        return self.table.num_rows
+        return int(self.table.num_rows)
 
     def entry(self, index: int) -> Entry:
-        values = [_one_chunk(self.table[name])[index].as_py() for name in COLUMNS]
-        return Entry(*values, address=int(self.addresses[index]))
+        object_id, object_type, location, metadata = (
+            _one_chunk(self.table[name])[index].as_py() for name in COLUMNS
+        )
+        return Entry(object_id, object_type, location, metadata, int(self.addresses[index]))
 
     def slice_of(self, depth: int, low: str, high: str | None) -> range:
         """Return the rows of one depth with low ≤ object_id < high."""
@@ -232,9 +234,9 @@ class Snapshot:
         """Return rows whose location is not one plain component (natives accept any string)."""
         found = [e for e in self.base.unusual_locations if e.object_id not in self.overlay]
         for entry in self.overlay.values():
-            if entry is not None and entry.location is not None:
-                if "/" in entry.location or entry.location.startswith("."):
-                    found.append(entry)
+            location = None if entry is None else entry.location
+            if entry is not None and location and ("/" in location or location.startswith(".")):
+                found.append(entry)
         return found
 
     def rows_in(self, fragments: set[int]) -> list[Entry]:
@@ -267,8 +269,10 @@ class Snapshot:
         for entry in added:
             if entry.object_type == VERSION_TYPE:
                 continue
-            known = overlay[entry.object_id] if entry.object_id in overlay else self.base.find(
-                entry.object_id
+            known = (
+                overlay[entry.object_id]
+                if entry.object_id in overlay
+                else self.base.find(entry.object_id)
             )
             if known is not None and known.address != entry.address:
                 return None
@@ -281,15 +285,22 @@ class Snapshot:
     def _folded(self) -> Snapshot:
         """Return the same snapshot with the overlay merged into a new base."""
         keep = pc.invert(
-            pc.is_in(self.base.table["object_id"], value_set=pa.array(list(self.overlay), pa.string()))
+            pc.is_in(
+                self.base.table["object_id"], value_set=pa.array(list(self.overlay), pa.string())
+            )
         )
         old = self.base.table.append_column("_rowaddr", pa.array(self.base.addresses)).filter(keep)
         new = [entry for entry in self.overlay.values() if entry is not None]
         columns = {name: pa.array([getattr(e, name) for e in new], pa.string()) for name in COLUMNS}
         columns["_rowaddr"] = pa.array([e.address for e in new], pa.uint64())
-        merged = pa.concat_tables([old.select([*COLUMNS, "_rowaddr"]).cast(
-            pa.schema([*((n, pa.string()) for n in COLUMNS), ("_rowaddr", pa.uint64())])
-        ), pa.table(columns)])
+        merged = pa.concat_tables(
+            [
+                old.select([*COLUMNS, "_rowaddr"]).cast(
+                    pa.schema([*((n, pa.string()) for n in COLUMNS), ("_rowaddr", pa.uint64())])
+                ),
+                pa.table(columns),
+            ]
+        )
         return Snapshot(self.version, Base.build(merged), {}, self.fragments, self.table_metadata)
 
 

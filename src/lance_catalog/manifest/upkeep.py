@@ -79,11 +79,13 @@ def _index(
 ) -> None:
     for column, kind, name in wanted or ((None, None, None),):
         gate = CommitGate(store, DIRECTORY, version, naming)
-        dataset = lance.LanceDataset(
+        # Typed as any: the gate is not a whole namespace, and Lance does not ask it to be.
+        client: Any = gate
+        dataset: Any = lance.LanceDataset(
             uri,
             version,
             storage_options=dict(store.lance_options) or None,
-            namespace_client=gate,
+            namespace_client=client,
             table_id=[DIRECTORY],
             namespace_client_managed_versioning=True,
         )

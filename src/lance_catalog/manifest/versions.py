@@ -59,8 +59,7 @@ class VersionFinder:
         return self._from_listing()
 
     def _still(self, known: Latest) -> Latest | None:
-        found = self._look(known.version, known.naming)
-        return found
+        return self._look(known.version, known.naming)
 
     def _look(self, version: int, naming: Naming) -> Latest | None:
         info = self._store.head(f"{self._versions}/{manifest_name(version, naming)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import lance
@@ -17,7 +17,6 @@ from lance_catalog.failpoints import hit
 from lance_catalog.manifest.change import Change
 from lance_catalog.manifest.reading import fragment_states
 from lance_catalog.manifest.schema import (
-    COLUMNS,
     DIRECTORY,
     SCHEMA,
     STORAGE_VERSION,
@@ -87,7 +86,7 @@ class Attempt:
             return lance.LanceOperation.UpdateConfig(table_metadata_updates=updates), (), False
         if self.view.version == 0:
             table = rows_table(change.add, [None] * len(change.add), SCHEMA)
-            transaction = write_fragments(
+            transaction: Any = write_fragments(
                 table,
                 self.uri,
                 mode="create",
@@ -156,6 +155,8 @@ class Attempt:
 
     def _commit(self, transaction: Any, gate: CommitGate) -> Any:
         target = self.uri if self.dataset is None else self.dataset
+        # Typed as any: the gate is not a whole namespace, and Lance does not ask it to be.
+        client: Any = gate
         try:
             dataset = lance.LanceDataset.commit(
                 target,
@@ -163,7 +164,7 @@ class Attempt:
                 storage_options=dict(self.store.lance_options) or None,
                 enable_v2_manifest_paths=True,
                 max_retries=0,
-                namespace_client=gate,
+                namespace_client=client,
                 table_id=[DIRECTORY],
                 namespace_client_managed_versioning=True,
             )
@@ -224,10 +225,7 @@ class Attempt:
         fresh = [number for number in states if number not in self.view.fragments]
         if len(fresh) > 1 or (rows and not fresh):
             return None
-        added = [
-            Entry(*(getattr(row, name) for name in COLUMNS), address=(fresh[0] << 32) | offset)
-            for offset, row in enumerate(rows)
-        ]
+        added = [replace(row, address=(fresh[0] << 32) | offset) for offset, row in enumerate(rows)]
         return self.view.replaced(
             dataset.version, change.remove, added, states, dict(dataset.metadata)
         )

@@ -58,7 +58,7 @@ class CloudStore(Store):
         self._store = build(self.uri, config=config, client_options=client)
 
     def uri_of(self, path: str) -> str:
-        return f"{self.uri}/{quote(check_path(path), safe="/$")}"
+        return f"{self.uri}/{quote(check_path(path), safe='/$')}"
 
     def list_level(self, prefix: str = "") -> Level:
         found = _guard(
@@ -200,9 +200,7 @@ def _guard(what: str, call: Callable[[], T]) -> T:
         raise errors.translate(error, what) from error
 
 
-def _split_options(
-    uri: str, options: Mapping[str, str]
-) -> tuple[dict[str, str], dict[str, Any]]:
+def _split_options(uri: str, options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
     """Return (config, client options) as obstore wants them; Lance ignores what it does not know.
 
     obstore refuses unknown names, so each is tried alone: building a store does no I/O.

@@ -194,6 +194,16 @@ class LocalStore(Store):
                 return True
         return False
 
+    def list_staging(self, prefix: str = "") -> list[ObjectInfo]:
+        where = self._absolute(prefix) if prefix else self.path
+        found: list[ObjectInfo] = []
+        with contextlib.suppress(FileNotFoundError), os.scandir(where) as entries:
+            for entry in entries:
+                if entry.name.startswith(STAGING_PREFIX):
+                    path = f"{prefix}/{entry.name}" if prefix else entry.name
+                    found.append(_info(path, entry.stat()))
+        return found
+
     def probe_put_if_absent(self) -> str | None:
         return None
 

@@ -113,6 +113,10 @@ class Store(ABC):
         """Move a folder in one step: True moved, False not there, None the store cannot."""
         return None
 
+    def list_staging(self, prefix: str = "") -> list[ObjectInfo]:
+        """List our own files on their way in, directly at a prefix: what a crash may leave."""
+        return []
+
     def any_object(self, prefix: str) -> bool:
         """Whether at least one object lies below a prefix (C02)."""
         return next(iter(self.list_tree(prefix)), None) is not None

@@ -1,0 +1,1 @@
+"""Finding and mending what crashes and other writers leave."""

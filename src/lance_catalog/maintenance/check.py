@@ -1,0 +1,42 @@
+"""The read-only check of a whole catalog: rows, directories, markers, strays."""
+
+from __future__ import annotations
+
+from lance_catalog.directory.context import Context
+from lance_catalog.identifiers import is_internal_key
+from lance_catalog.maintenance import check_directories, check_rows
+from lance_catalog.maintenance.findings import Kind, Problem, Report
+from lance_catalog.manifest.inspection import stray_files
+
+__all__ = ["Kind", "Problem", "Report", "check"]
+
+
+def check(ctx: Context, *, grace_seconds: float = 3600.0) -> Report:
+    """Look at everything and change nothing.
+
+    Files younger than the grace period may be somebody's work on its way and are not reported.
+    """
+    older_than = ctx.clock() - int(grace_seconds * 1000)
+    view = ctx.view()
+    problems: list[Problem] = []
+    entries = [entry for entry in view.entries() if not is_internal_key(entry.object_id)]
+    if ctx.log is not None:
+        problems += check_rows.check(ctx, view)
+        strays = stray_files(ctx.log, older_than) if view.version else []
+        if strays:
+            size = sum(info.size for info in strays)
+            problems.append(
+                Problem(
+                    Kind.STRAY_FILES,
+                    "__manifest",
+                    f"{len(strays)} files ({size} bytes) that no version of the manifest names",
+                    "repair deletes them",
+                    tuple(info.path for info in strays),
+                )
+            )
+    problems += check_directories.check(ctx, view, older_than)
+    return Report(
+        problems,
+        tables=sum(entry.is_table for entry in entries),
+        namespaces=sum(entry.is_namespace for entry in entries),
+    )

@@ -1,0 +1,214 @@
+"""What can be wrong below the root, seen from the directories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lance_catalog.config import Mode
+from lance_catalog.directory.context import Context
+from lance_catalog.directory.layout import RESERVED
+from lance_catalog.identifiers import CLAIMS, TRASH, is_internal_key
+from lance_catalog.lifecycle import markers, trash
+from lance_catalog.lifecycle.locations import normalise, v1_name
+from lance_catalog.lifecycle.purge import is_purging
+from lance_catalog.maintenance.findings import Kind, Problem
+from lance_catalog.manifest import Snapshot
+from lance_catalog.manifest.schema import DIRECTORY as MANIFEST
+from lance_catalog.manifest.versions import parse_manifest_name
+from lance_catalog.storage.port import Level, ObjectInfo, Store
+
+__all__ = ["check"]
+
+
+def check(ctx: Context, view: Snapshot, older_than_ms: int) -> list[Problem]:
+    """Return the problems of directories, markers and claims."""
+    level = ctx.store.list_level()
+    owners: dict[str, str] = {}
+    for entry in view.entries():
+        place = normalise(entry.location) if entry.is_table else None
+        if place is not None:
+            owners.setdefault(place, entry.object_id)
+    problems = list(_markers(ctx, level, view))
+    problems += _claims(ctx.store, older_than_ms)
+    problems += _aside(ctx.store, view)
+    problems += _staging(ctx.store, "", older_than_ms)
+    for place, owner in owners.items():
+        if not is_internal_key(owner):
+            problems += _table(ctx.store, place, owner, older_than_ms)
+    # A registered table may lie deeper; what holds it is not a stray.
+    holders = {place.split("/", 1)[0] for place in owners}
+    for folder in sorted(level.folders):
+        if folder not in holders and folder not in (MANIFEST, TRASH, CLAIMS):
+            problems += _unowned(ctx, folder, older_than_ms)
+    return problems
+
+
+def _table(store: Store, place: str, owner: str, older_than_ms: int) -> Iterator[Problem]:
+    """A table that a row, or its visible directory, stands for."""
+    state = _Looked(store, place)
+    if state.empty:
+        yield Problem(
+            Kind.ROW_WITHOUT_DATA,
+            owner,
+            f"nothing lies at {place}",
+            "repair reserves the place again: the table is then declared, without data",
+            (place,),
+        )
+        return
+    if state.staged_before(older_than_ms):
+        yield _stray(place, state.staged_before(older_than_ms))
+    if not state.versions and state.reserved:
+        files = [info.path for info in state.files("data") if info.modified_ms <= older_than_ms]
+        if files:
+            yield _stray(place, files)
+    if not state.versions and not state.reserved:
+        yield Problem(
+            Kind.BROKEN_TABLE,
+            owner,
+            f"{place} holds files but no version of a table",
+            "restore its _versions folder, or deregister it",
+        )
+    yield from _staging(store, place, older_than_ms)
+
+
+class _Looked:
+    """What a look into a table's directory shows."""
+
+    def __init__(self, store: Store, place: str) -> None:
+        self._store, self._place = store, place
+        level = store.list_level(place)
+        names = {info.path.rsplit("/", 1)[-1] for info in level.objects}
+        listed = store.list_level(f"{place}/_versions").objects
+        self.reserved = RESERVED in names
+        self.hidden = markers.NESTED in names
+        self.folders = level.folders
+        self.versions = [i for i in listed if i.size and parse_manifest_name(_name(i)) is not None]
+        self._staged = [i for i in listed if ".manifest-" in _name(i)]
+        self.empty = not names and not store.any_object(place)
+
+    def staged_before(self, older_than_ms: int) -> list[str]:
+        return [info.path for info in self._staged if info.modified_ms <= older_than_ms]
+
+    def files(self, folder: str) -> list[ObjectInfo]:
+        if folder not in self.folders:
+            return []
+        return list(self._store.list_tree(f"{self._place}/{folder}"))
+
+
+def _unowned(ctx: Context, folder: str, older_than_ms: int) -> Iterator[Problem]:
+    """A folder at the root that no row owns: a V1 table, a leftover, or somebody else's."""
+    store = ctx.store
+    state = _Looked(store, folder)
+    name = v1_name(folder)
+    if name is not None and store.head(markers.marker_path(name)) is not None:
+        return  # Hidden: what is to be said of it, its marker says.
+    if state.versions:
+        if name is None:
+            yield Problem(
+                Kind.DIRECTORY_WITHOUT_ROW,
+                folder,
+                "a Lance table that no entry names: created without being registered, or "
+                "deregistered by another implementation",
+                "repair lists it as deregistered: register brings it in, drop deletes it",
+            )
+        elif ctx.mode is Mode.V2:
+            yield Problem(
+                Kind.UNMIGRATED_TABLE,
+                folder,
+                f"table '{name}' is found by its directory only, which this mode does not read",
+                "`lance-catalog migrate` registers it",
+            )
+        else:
+            yield from _table(store, folder, name, older_than_ms)
+        return
+    if state.reserved and name is not None and ctx.mode is not Mode.V2:
+        yield from _table(store, folder, name, older_than_ms)
+        return
+    ours = state.reserved or name is not None or "data" in state.folders or state.empty
+    if not ours:
+        return  # Not a table at all: another tool's folder.
+    files = [] if state.empty else list(store.list_tree(folder))
+    if all(info.modified_ms <= older_than_ms for info in files):
+        yield Problem(
+            Kind.LEFTOVER_DIRECTORY,
+            folder,
+            f"{len(files)} files of a creation that did not finish",
+            "repair deletes it",
+            tuple(info.path for info in files),
+        )
+
+
+def _markers(ctx: Context, level: Level, view: Snapshot) -> Iterator[Problem]:
+    for info in level.objects:
+        name = info.path.removesuffix(markers.SUFFIX)
+        if name == info.path:
+            continue
+        place = name + ".lance"
+        owned = view.at_location(place)
+        hidden = markers.read(ctx.store, name, place)
+        if hidden is None or (owned and not is_purging(hidden)):
+            continue
+        if owned and any(is_internal_key(entry.object_id) for entry in owned):
+            continue  # The trash row says it.
+        if not ctx.store.any_object(place):
+            yield Problem(
+                Kind.STALE_MARKER, info.path, f"{place} is gone", "repair removes the marker"
+            )
+        elif is_purging(hidden):
+            yield Problem(
+                Kind.UNFINISHED_PURGE,
+                place,
+                f"'{name}' was dropped, and the deletion of its data did not finish",
+                "repair finishes it",
+            )
+        elif ctx.store.head(f"{place}/{markers.NESTED}") is None:
+            yield Problem(
+                Kind.MISSING_MARKER,
+                place,
+                f"'{name}' is deregistered, but other implementations still see it",
+                "repair writes the marker",
+            )
+
+
+def _claims(store: Store, older_than_ms: int) -> Iterator[Problem]:
+    found = list(store.list_tree(CLAIMS)) if store.list_level(CLAIMS) != Level() else []
+    for info in found:
+        if info.modified_ms <= older_than_ms and not info.path.endswith("/.lock"):
+            yield Problem(
+                Kind.STALE_CLAIM,
+                info.path,
+                "somebody won the right to end a hiding and did not finish",
+                "repair finishes what it claimed",
+            )
+
+
+def _aside(store: Store, view: Snapshot) -> Iterator[Problem]:
+    pending = {row.hidden.drop_id for row in trash.rows(view)}
+    for drop_id in store.list_level(TRASH).folders:
+        if drop_id not in pending:
+            yield Problem(
+                Kind.UNFINISHED_PURGE,
+                f"{TRASH}/{drop_id}",
+                "data of a dropped table whose deletion did not finish",
+                "repair finishes it",
+            )
+
+
+def _staging(store: Store, place: str, older_than_ms: int) -> Iterator[Problem]:
+    files = [i.path for i in store.list_staging(place) if i.modified_ms <= older_than_ms]
+    if files:
+        yield _stray(place or ".", files)
+
+
+def _stray(place: str, files: list[str]) -> Problem:
+    return Problem(
+        Kind.STRAY_FILES,
+        place,
+        f"{len(files)} files of a write that did not finish",
+        "repair deletes them",
+        tuple(files),
+    )
+
+
+def _name(info: ObjectInfo) -> str:
+    return info.path.rsplit("/", 1)[-1]

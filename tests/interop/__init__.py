@@ -1,0 +1,1 @@
+"""Our catalog and the native one on the same root, at the same time."""
