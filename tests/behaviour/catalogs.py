@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
 import lance
 import obstore
@@ -98,7 +99,8 @@ class Root:
 
     def lance_uri(self, path: str) -> str:
         """Where Lance finds a plainly named path."""
-        return f"{self.folder if self.folder is not None else self.uri}/{path}"
+        base = self.uri if self.folder is None else "file://" + quote(self.folder)
+        return f"{base}/{path}"
 
     def dataset(self, path: str) -> Any:
         """A table below the root, opened by Lance alone."""
@@ -192,8 +194,6 @@ class Catalog:
 
 
 def relative(catalog: Catalog, location: str) -> str:
-    from urllib.parse import unquote
-
     if catalog.root.folder is not None:
         assert location.startswith("file://")
         path = unquote(location.removeprefix("file://"))

@@ -20,13 +20,13 @@ import lance
 import lance_namespace
 import pyarrow as pa
 import pytest
-from tests.behaviour.folder_access import FolderAccess
 from lance_namespace import (
     CreateTableIndexRequest,
     DescribeTableRequest,
     LanceNamespace,
 )
 
+from lance_catalog import DirectoryNamespace
 from lance_catalog.directory.operations.access import classify
 from lance_catalog.directory.operations.arrow import (
     json_schema,
@@ -35,6 +35,7 @@ from lance_catalog.directory.operations.arrow import (
 )
 from lance_catalog.directory.operations.paging import page
 from lance_catalog.errors import LanceNamespaceError
+from tests.behaviour.folder_access import FolderAccess
 
 ROWS = 300
 T = ["t"]
@@ -67,9 +68,21 @@ def vector(n: int) -> dict[str, Any]:
     return {"single_vector": [float(n + axis) for axis in range(8)]}
 
 
-@pytest.fixture
-def namespace(tmp_path: Path) -> FolderAccess:
-    return FolderAccess(tmp_path)
+class RealNamespace(DirectoryNamespace):
+    """The namespace itself, in one of its modes."""
+
+    def make_table(self, table_id: list[str], table: pa.Table) -> None:
+        self.create_table({"id": table_id}, ipc(table))
+
+
+@pytest.fixture(params=["v1", "v2", "compat"])
+def namespace(request: pytest.FixtureRequest, tmp_path: Path) -> RealNamespace:
+    switches = {
+        "v1": {"manifest_enabled": "false"},
+        "v2": {"dir_listing_enabled": "false"},
+        "compat": {},
+    }
+    return RealNamespace(root=str(tmp_path / "root"), **switches[request.param])
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.register_assert_rewrite("tests.interop.peers")
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:

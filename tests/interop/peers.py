@@ -152,7 +152,7 @@ class Peer:
         dataset = lance.dataset(namespace_client=self.api, table_id=list(names))
         count = self.api.count_table_rows(ln.CountTableRowsRequest(id=list(names)))
         numbers = sorted(dataset.to_table()["n"].to_pylist())
-        assert count == len(numbers)
+        assert count.count == len(numbers)
         return numbers
 
     def can_write(self) -> None:

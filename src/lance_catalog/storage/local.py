@@ -61,6 +61,8 @@ class LocalStore(Store):
 
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
         base = self._absolute(prefix)
+        if os.path.isfile(base):
+            return  # An object of that name, nothing below it; as object stores see it.
         for folder, _, files in os.walk(base, onerror=_raise_unless_gone):
             relative = os.path.relpath(folder, self.path)
             for name in files:
@@ -189,7 +191,10 @@ class LocalStore(Store):
         return True
 
     def any_object(self, prefix: str) -> bool:
-        for _, _, files in os.walk(self._absolute(prefix), onerror=_raise_unless_gone):
+        base = self._absolute(prefix)
+        if os.path.isfile(base):
+            return False
+        for _, _, files in os.walk(base, onerror=_raise_unless_gone):
             if any(not name.startswith(STAGING_PREFIX) for name in files):
                 return True
         return False

@@ -138,8 +138,8 @@ def _rule(pattern: str, error: type[LanceNamespaceError]) -> _Rule:
 _RULES: Final[tuple[_Rule, ...]] = (
     _rule(r"commit result for version \d+ is unknown", CommitOutcomeUnknownError),
     _rule(r"version not found error|was not found.*\.manifest", TableVersionNotFoundError),
-    _rule(r"not found: \S*/tree/\S+/_versions", TableBranchNotFoundError),
-    _rule(r"dataset at path \S+ was not found", TableNotFoundError),
+    _rule(r"not found: [^\n]*/tree/\S+/_versions", TableBranchNotFoundError),
+    _rule(r"dataset at path [^\n]+ was not found", TableNotFoundError),
     _rule(r"ref not found error: tag", TableTagNotFoundError),
     _rule(r"ref not found error: branch", TableBranchNotFoundError),
     _rule(r"ref conflict error: tag .* already exists", TableTagAlreadyExistsError),

@@ -1,0 +1,118 @@
+"""Failures: which exit code, and what to do next. Messages are for people, the numbers are API.
+
+Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 conflict, 5 denied, 6 check found problems,
+130 interrupted. InvalidInput (13) is 2: whatever the library calls invalid came from the arguments,
+the environment or the profile. So is a column that a filter names and the table does not have.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from lance_catalog.cli.session import Session
+
+__all__ = ["ERROR", "INTERRUPTED", "PROBLEMS", "USAGE", "Failure", "explain", "usage"]
+
+ERROR: Final = 1
+USAGE: Final = 2
+PROBLEMS: Final = 6
+INTERRUPTED: Final = 130
+
+_EXIT: Final[dict[int, int]] = {
+    **dict.fromkeys((12, 13), USAGE),
+    **dict.fromkeys((1, 4, 6, 8, 10, 11, 22), 3),
+    **dict.fromkeys((2, 3, 5, 7, 9, 14, 23), 4),
+    **dict.fromkeys((15, 16), 5),
+}
+
+
+class Failure(Exception):
+    """Ends a command: what and why, the next step, and the numbers."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        exit_code: int = ERROR,
+        code: int | None = None,
+        name: str = "Error",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.exit_code = exit_code
+        self.code = code
+        self.name = name
+
+
+def usage(message: str, hint: str | None = None) -> Failure:
+    """Return the failure of a command that was typed or configured wrongly."""
+    return Failure(message, hint=hint, exit_code=USAGE, name="Usage")
+
+
+def explain(error: Exception, session: Session) -> Failure:
+    """Return the failure to show for whatever a command raised."""
+    from lance_catalog.errors import ConcurrentModificationError, LanceNamespaceError
+
+    if isinstance(error, Failure):
+        return Failure(
+            session.scrub(error.message),
+            hint=error.hint or session.help_command(),
+            exit_code=error.exit_code,
+            code=error.code,
+            name=error.name,
+        )
+    if not isinstance(error, LanceNamespaceError):
+        return Failure(
+            session.scrub(f"{type(error).__name__}: {error}"),
+            hint="this is a fault of lance-catalog; the same command with --debug shows where",
+            name="Internal",
+        )
+    code = int(error.code)
+    conflict = isinstance(error, ConcurrentModificationError)
+    message = session.scrub(_without_advice(str(error)))
+    return Failure(
+        message,
+        hint=_hint(code, session, conflict=conflict),
+        exit_code=4 if conflict else _EXIT.get(code, ERROR),
+        code=code,
+        name=type(error).__name__.removesuffix("Error"),
+    )
+
+
+# The library's advice is spelled with its own delimiter and no quoting; ours can be pasted.
+_ADVICE: Final = re.compile(r"[;.] `lance-catalog [^`]+` [^`]*$")
+
+
+def _without_advice(text: str) -> str:
+    return " ".join(_ADVICE.sub("", text).split())
+
+
+def _hint(code: int, session: Session, *, conflict: bool) -> str:
+    names = session.subject or ()
+    command, parent = session.command, names[:-1]
+    if conflict and code == 14:
+        return "another writer was first: look again, then repeat the command"
+    if code == 0 and session.settings.mode == "v1":
+        return "the same command with `--mode compat` before the noun has namespaces and rename"
+    hints = {
+        1: f"`{command('namespace', 'list', '.', '--recursive')}` shows the namespaces; "
+        f"`{command('namespace', 'create', session.missing or names, '--parents')}` makes one",
+        2: f"`{command('namespace', 'describe', names)}` shows it; "
+        "`namespace create --mode exist_ok` takes it as it is",
+        3: f"`{command('namespace', 'drop', names, '--cascade', '--dry-run')}` shows all it holds",
+        4: f"`{command('table', 'list', parent)}` shows the tables there",
+        5: f"`{command('table', 'describe', names)}` shows the one that is there",
+        12: f"`{command('table', 'describe', names)}` shows the columns",
+        15: f"check the rights on the root; `{command('config', 'show')}` shows which root is used",
+        16: "set the credentials in LANCE_CATALOG_STORAGE_<NAME> or in the profile; "
+        f"`{command('config', 'show')}` shows what is set",
+        17: f"try again later; `{command('config', 'show')}` shows which store is used",
+        18: f"`{command('check')}` looks for damage; --debug shows where it happened",
+        19: f"`{command('table', 'describe', names)}` or `{command('check')}` tells more",
+        21: "the store asks for fewer requests: try again later",
+    }
+    return hints.get(code) or session.help_command()

@@ -1,0 +1,269 @@
+"""The only place that prints. Data goes to stdout; messages, questions and progress to stderr."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from lance_catalog.cli.results import Details, Done, Listing, Plan, Result, Value
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from lance_catalog.cli.failures import Failure
+
+__all__ = ["Format", "Output", "visible"]
+
+_LIST_SHOWN: Final = 4
+_TEXT_SHOWN: Final = 60
+# Letters that reorder what follows: a name could pretend to be another.
+_BIDI: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+class Format(StrEnum):
+    """How data is shown."""
+
+    TABLE = "table"
+    JSON = "json"
+    PLAIN = "plain"
+
+
+class Output:
+    """Renders results in one format."""
+
+    def __init__(self, format: Format = Format.TABLE, *, quiet: bool = False) -> None:
+        self.format = format
+        self.quiet = quiet
+
+    def result(self, result: Result) -> None:
+        """Show a command's answer."""
+        if self.format is Format.JSON:
+            _write(sys.stdout, _json_text(_as_json(result), sys.stdout))
+        elif self.format is Format.PLAIN:
+            for line in _as_plain(result):
+                _write(sys.stdout, "\t".join(visible(_text(cell)) for cell in line))
+        elif isinstance(result, Done):
+            self.message(result.message)
+        else:
+            _print(_console(sys.stdout), _as_table(result))
+        sys.stdout.flush()
+        if result.note is not None:
+            self.message(result.note)
+
+    def message(self, text: str) -> None:
+        """Tell people something; nothing when quiet."""
+        if not self.quiet:
+            _write(sys.stderr, visible(text, keep="\n"))
+
+    def plan(self, plan: Plan) -> None:
+        """Show a plan beside a question, whatever the format of the data."""
+        _write(sys.stderr, visible(plan.title))
+        _print(_console(sys.stderr), _as_table(plan))
+
+    def failure(self, failure: Failure, trace: str | None = None) -> None:
+        """Show why a command failed."""
+        if trace is not None:
+            _write(sys.stderr, trace.rstrip())
+        if self.format is Format.JSON:
+            shown = {
+                "name": failure.name,
+                "code": failure.code,
+                "message": failure.message,
+                "hint": failure.hint,
+                "exit_code": failure.exit_code,
+            }
+            _write(sys.stderr, _json_text({"error": shown}, sys.stderr))
+            return
+        _write(sys.stderr, f"error: {visible(failure.message)}")
+        if failure.hint is not None:
+            _write(sys.stderr, f"hint: {visible(failure.hint)}")
+
+    def can_ask(self) -> bool:
+        """Whether somebody is there to answer."""
+        return sys.stdin.isatty() and sys.stderr.isatty()
+
+    def ask(self, question: str) -> str:
+        """Ask; an end of input is an empty answer."""
+        sys.stderr.write(visible(question) + " ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip("\r\n")
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
+        """Give a function to call with (done, of how many); a bar on a terminal, else nothing."""
+        if self.quiet or not sys.stderr.isatty():
+            yield lambda done, total: None
+            return
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, console=_console(sys.stderr), transient=True) as bar:
+            task = bar.add_task(what, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+    def take_logs(self, *, debug: bool) -> None:
+        """Show what the library logs as messages."""
+        handler = _LogHandler(self)
+        handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+        logger = logging.getLogger("lance_catalog")
+        logger.handlers = [handler]
+        logger.propagate = False
+        logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+
+
+class _LogHandler(logging.Handler):
+    def __init__(self, output: Output) -> None:
+        super().__init__()
+        self._output = output
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._output.message(self.format(record).replace("WARNING:", "warning:", 1))
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Return a text whose control characters are spelled out: names come from strangers."""
+    if text.isprintable():
+        return text
+    return "".join(char if char in keep else _visible_char(char) for char in text)
+
+
+def _visible_char(char: str) -> str:
+    if unicodedata.category(char) in ("Cc", "Cs") or char in _BIDI:
+        return char.encode("unicode_escape", "surrogatepass").decode("ascii")
+    return char
+
+
+def _write(stream: TextIO, text: str) -> None:
+    encoding = stream.encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.encode(encoding, "backslashreplace").decode(encoding)
+    print(text, file=stream)
+
+
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console
+
+    # Into a file or a pipe nothing is wrapped or cut.
+    return Console(file=stream, width=None if stream.isatty() else 10_000, highlight=False)
+
+
+def _print(console: Console, what: RenderableType) -> None:
+    console.print(what, soft_wrap=False)
+
+
+def _json_text(data: Any, stream: TextIO) -> str:
+    text = json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False)
+    try:
+        text.encode(stream.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(data, ensure_ascii=True, indent=2, allow_nan=False)
+    return text
+
+
+def _as_json(result: Result) -> Any:
+    match result:
+        case Listing(rows=rows):
+            return rows
+        case Value(name=name, value=value):
+            return {name: value}
+        case Details(fields=fields) | Done(fields=fields):
+            return fields
+        case Plan(steps=steps):
+            return {"dry_run": True, "plan": [vars(step) for step in steps]}
+    raise TypeError(f"no JSON for {type(result).__name__}")
+
+
+def _as_plain(result: Result) -> Iterator[Iterable[Any]]:
+    match result:
+        case Listing(rows=rows, plain=keys):
+            for row in rows:
+                yield [row[key] for key in keys]
+        case Value(value=value):
+            yield [value]
+        case Done(fields=fields, plain=key):
+            yield [fields[key]]
+        case Plan(steps=steps):
+            for step in steps:
+                yield step.action, step.subject, step.detail
+        case Details(fields=fields):
+            for key, value in fields.items():
+                yield from _flat(key, value)
+
+
+def _flat(key: str, value: Any) -> Iterator[list[Any]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _flat(f"{key}.{name}", inner)
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for row in value:
+            yield [f"{key}.{row['name']}", *(v for k, v in row.items() if k != "name")]
+    else:
+        yield [key, value]
+
+
+def _as_table(result: Result) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    def cell(value: Any, *, shorten: bool = False) -> Text:
+        return Text(visible(_short(value) if shorten else _text(value)), overflow="fold")
+
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
+    match result:
+        case Listing(rows=rows, columns=columns, shorten=shorten):
+            for column in columns:
+                table.add_column(Text(visible(column)), overflow="fold")
+            for row in rows:
+                table.add_row(*(cell(row[key], shorten=shorten) for key in columns))
+            return table
+        case Plan(steps=steps):
+            for column in ("action", "subject", "detail"):
+                table.add_column(column, overflow="fold")
+            for step in steps:
+                table.add_row(cell(step.action), cell(step.subject), cell(step.detail))
+            return table
+        case Value(value=value):
+            return cell(value)
+        case Details(fields=fields):
+            table.show_header = False
+            table.add_column(style="bold")
+            table.add_column(overflow="fold")
+            for key, value in fields.items():
+                lines = [": ".join(map(_text, (line[0].partition(".")[2], *line[1:])))
+                         for line in _flat(key, value)] if _nested(value) else [_text(value)]
+                text = "\n".join(visible(line) for line in lines)
+                table.add_row(key, Text(text, overflow="fold"))
+            return table
+    raise TypeError(f"no table for {type(result).__name__}")
+
+
+def _nested(value: Any) -> bool:
+    return isinstance(value, dict) or (
+        isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+    )
+
+
+def _text(value: Any) -> str:
+    """A value in one line: strings as they are, the rest as JSON writes it; nothing for None."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _short(value: Any) -> str:
+    """A value for eyes: long vectors and texts are cut, and say so."""
+    if isinstance(value, list) and len(value) > _LIST_SHOWN:
+        shown = ", ".join(_short(item) for item in value[:_LIST_SHOWN])
+        return f"[{shown}, … {len(value)} values]"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = _text(value)
+    return text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"
