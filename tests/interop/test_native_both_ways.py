@@ -163,7 +163,7 @@ def test_every_operation_of_one_is_read_by_the_other_in_v1(root: Path, actor: st
     del world.tables["d",]
     world.gone.add(("d",))
     world.check()
-    assert world.checks == 11
+    assert world.checks == 10
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -468,6 +468,7 @@ def test_limit_native_does_not_show_root_properties(root: Path) -> None:
 
 def test_limit_native_lists_a_missing_namespace_as_empty(root: Path) -> None:
     world = World.at(root, V2)
+    world.native.create_namespace("a")
     assert world.native.tables("missing") == [] == world.native.namespaces("missing")
     for listing in (world.ours.tables, world.ours.namespaces):
         with pytest.raises(ln.NamespaceNotFoundError):
@@ -536,29 +537,32 @@ def test_limit_native_writes_drop_our_indices(root: Path) -> None:
     assert indices() == names
 
 
-def test_limit_native_breaks_names_beyond_ascii_that_ours_keeps(root: Path) -> None:
-    """Native probes such directories percent-encoded: it sees the row, not the data."""
+def test_limit_native_cannot_drop_names_beyond_ascii(root: Path) -> None:
+    """Native probes their directories percent-encoded: reads work, drop removes only the row."""
     world = World.at(root, V2)
     world.ours.create_namespace("n")
-    for name in ("grün", "a b", "50%", "c#1"):
-        world.ours.create("n", name, rows=(1,))
-        assert world.ours.rows("n", name) == [1]
-    assert world.native.tables("n") == ["50%", "a b", "c#1", "grün"]
-    assert world.native.rows("n", "a b") == [1]
-    broken = {n for n in ("grün", "50%", "c#1") if _cannot_count(world.native, "n", n)}
-    assert broken == {"grün", "50%", "c#1"}
-    world.native.can_write()
-    for name in ("grün", "a b", "50%", "c#1"):
-        assert world.ours.rows("n", name) == [1]
+    for name in ("grün", "50%", "c#1"):
+        place = world.ours.create("n", name, rows=(1,))
+        world.native.insert("n", name, rows=(2,))
+        assert world.native.rows("n", name) == [1, 2] == world.ours.rows("n", name)
+        assert world.native.describe("n", name, check_declared=True).is_only_declared
+        with pytest.raises(ln.InternalError):
+            world.native.drop("n", name)
+        assert not world.ours.has_table("n", name)
+        world.ours.register("n", name, location=place)
         world.ours.drop("n", name)
+        assert not (root / place).exists()
+    world.native.can_write()
 
 
-def _cannot_count(peer: Peer, *names: str) -> bool:
-    try:
-        count = peer.api.count_table_rows(ln.CountTableRowsRequest(id=list(names)))
-    except (ln.LanceNamespaceError, RuntimeError, OSError, ValueError):
-        return True
-    return bool(count.count != 1)
+def test_limit_default_compat_cannot_open_root_names_beyond_ascii(root: Path) -> None:
+    world = World.at(root, COMPAT)
+    for name in ("grün", "50%", "c#1"):
+        world.ours.create(name, rows=(1,))
+        assert name in world.native.tables()
+        assert not world.native.has_table(name)
+        assert world.ours.rows(name) == [1]
+    world.native.can_write()
 
 
 def test_limit_native_v1_refuses_what_ours_takes(root: Path) -> None:

@@ -51,9 +51,8 @@ def drop(ctx: Context, names: Identifier) -> tuple[str, Hidden]:
         live = view.get(encode(names))
         if live is not None and live.is_table:
             purge.check_deletable(view, live, what)
-            entry = trash.hide(live, hidden)
-            row = TrashRow(entry, live.object_id, hidden)
-            return Change(view.rows_of(live.object_id), (entry,), {entry.object_id: live}), row
+            row, remove = trash.take(view, live, hidden)
+            return Change(remove, (row.entry,), {row.entry.object_id: live}), row
         if live is None and _by_directory(ctx, view, names):
             return Change(), None
         former = trash.find(view, encode(names))

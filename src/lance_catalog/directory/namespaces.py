@@ -211,14 +211,16 @@ def drop(
         taken: list[TrashRow] = []
         replaces: dict[str, Entry] = {}
         for entry in view.descendants(encode(names)):
-            remove += view.rows_of(entry.object_id)
-            if entry.is_table:
+            if not entry.is_table:
+                remove += view.rows_of(entry.object_id)
+            else:
                 check_deletable(view, entry, f"dropping '{entry.object_id}'")
                 # Each its own drop id: each is purged, and later undropped, on its own.
                 own = replace(hidden, drop_id=new_drop_id())
-                row = trash.hide(entry, own)
-                taken.append(TrashRow(row, entry.object_id, own))
-                replaces[row.object_id] = entry
+                row, gone = trash.take(view, entry, own)
+                remove += gone
+                taken.append(row)
+                replaces[row.entry.object_id] = entry
         added = tuple(row.entry for row in taken)
         return Change(tuple(remove), added, replaces), taken
 

@@ -60,16 +60,17 @@ def deregister(ctx: Context, names: Identifier) -> tuple[str, dict[str, str]]:
     if ctx.mode is Mode.V1:
         return _deregister_directory(ctx, require_table(ctx, ctx.view(), names), hidden)
 
-    def plan(view: Snapshot) -> tuple[Change, FoundTable]:
+    def plan(view: Snapshot) -> tuple[Change, tuple[FoundTable, Hidden]]:
         # A row whose location is broken can leave the catalog like any other: the data stays.
         entry = view.get(encode(names))
         if entry is None or not entry.is_table:
-            return Change(), require_table(ctx, view, names)
-        row = trash.hide(entry, hidden)
+            return Change(), (require_table(ctx, view, names), hidden)
+        row, remove = trash.take(view, entry, hidden)
         found = FoundTable(names, entry.location or "", entry)
-        return Change(view.rows_of(entry.object_id), (row,), {row.object_id: entry}), found
+        change = Change(remove, (row.entry,), {row.entry.object_id: entry})
+        return change, (found, row.hidden)
 
-    found = ctx.commit(plan)
+    found, hidden = ctx.commit(plan)
     if found.entry is None:
         return _deregister_directory(ctx, found, hidden)
     mark_v1(ctx, found.location, hidden)

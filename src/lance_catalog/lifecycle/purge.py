@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lance_catalog.errors import InvalidTableStateError, TableNotFoundError, storage_errors
 from lance_catalog.failpoints import hit
 from lance_catalog.identifiers import TRASH
-from lance_catalog.lifecycle import markers
+from lance_catalog.lifecycle import markers, trash
 from lance_catalog.lifecycle.locations import normalise, overlapping, v1_name
 from lance_catalog.lifecycle.states import Hidden, HiddenState
 from lance_catalog.lifecycle.trash import TrashRow
@@ -44,7 +44,8 @@ def check_deletable(view: Snapshot, entry: Entry, what: str) -> str:
             "so nothing may be deleted there. deregister_table removes the entry and touches "
             "no data."
         )
-    others = [row for row in overlapping(view, location) if row.object_id != entry.object_id]
+    own = {entry.object_id, *(row.entry.object_id for row in trash.superseded(view, entry))}
+    others = [row for row in overlapping(view, location) if row.object_id not in own]
     if others:
         raise InvalidTableStateError(
             f"{what}: '{others[0].object_id}' uses the same place ({location}), so its data would "

@@ -7,16 +7,24 @@ alone decides who wins: a drop, a rename, a register.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lance_catalog.errors import InvalidTableStateError
-from lance_catalog.identifiers import DELIMITER, TRASH, decode
-from lance_catalog.lifecycle.states import DELETED_AT, DROP_ID, STATE, TTL, Hidden
+from lance_catalog.identifiers import DELIMITER, TRASH, decode, is_internal_key
+from lance_catalog.lifecycle.locations import normalise, overlapping
+from lance_catalog.lifecycle.states import (
+    DELETED_AT,
+    DROP_ID,
+    STATE,
+    TTL,
+    Hidden,
+    HiddenState,
+)
 from lance_catalog.manifest.snapshot import Snapshot
 from lance_catalog.model import Entry, dump_metadata, parse_metadata
 
-__all__ = ["TrashRow", "brought_back", "find", "hide", "owner_of", "rows"]
+__all__ = ["TrashRow", "brought_back", "find", "hide", "owner_of", "rows", "superseded", "take"]
 
 RAW: Final = "lance_catalog.raw_metadata"
 _OURS: Final = (DELETED_AT, DROP_ID, STATE, TTL)
@@ -44,6 +52,15 @@ def hide(entry: Entry, hidden: Hidden) -> Entry:
         entry.location,
         dump_metadata({**properties, **hidden.properties()}),
     )
+
+
+def take(view: Snapshot, entry: Entry, hidden: Hidden) -> tuple[TrashRow, tuple[Entry, ...]]:
+    """Return the trash row of a live row, and every row that goes when it comes."""
+    before = superseded(view, entry)
+    # An older hiding goes on under its id, so the markers it left stay its own.
+    own = replace(hidden, drop_id=before[0].hidden.drop_id) if before else hidden
+    row = TrashRow(hide(entry, own), entry.object_id, own)
+    return row, (*view.rows_of(entry.object_id), *(old.entry for old in before))
 
 
 def brought_back(row: TrashRow, object_id: str, properties: dict[str, str]) -> Entry:
@@ -85,3 +102,23 @@ def find(view: Snapshot, object_id: str) -> TrashRow | None:
 def owner_of(view: Snapshot, location: str) -> list[TrashRow]:
     """Return the hidden tables at a location."""
     return [row for row in rows(view) if row.entry.location == location]
+
+
+def superseded(view: Snapshot, entry: Entry) -> list[TrashRow]:
+    """Return the hidden tables whose very place a live row has, the oldest first.
+
+    Another implementation brought the table back: it registers a place without looking at our
+    trash. What is hidden there is that live table, and goes its way with it.
+    """
+    place = normalise(entry.location)
+    if place is None or is_internal_key(entry.object_id):
+        return []
+    found = [
+        row
+        for other in overlapping(view, place)
+        if is_internal_key(other.object_id)
+        and normalise(other.location) == place
+        and (row := _parse(other)) is not None
+        and row.hidden.state is HiddenState.DEREGISTERED
+    ]
+    return sorted(found, key=lambda row: row.hidden.deleted_at_ms)

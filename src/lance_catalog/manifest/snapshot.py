@@ -8,6 +8,7 @@ Rows of type ``table_version`` are not held: there may be millions, and no listi
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,6 +31,7 @@ VERSION_TYPE: Final = "table_version"
 # Just after the delimiter in every encoding order: the end of "starts with parent$".
 _AFTER: Final = chr(ord(DELIMITER) + 1)
 _OVERLAY_MIN: Final = 1024
+_BATCH: Final = 128
 
 
 @dataclass(frozen=True)
@@ -113,17 +115,39 @@ class Base:
             return self.entry(rows.start)
         return None
 
-    def ids(self, rows: range) -> Iterator[str]:
-        for start in range(rows.start, rows.stop, 512):
-            yield from self._ids[start : min(start + 512, rows.stop)].to_pylist()
+    def entries(self, rows: range) -> Iterator[Entry]:
+        """Yield a range of rows, converted in small batches: a page costs the page."""
+        columns = [_one_chunk(self.table[name]) for name in COLUMNS]
+        for start in range(rows.start, rows.stop, _BATCH):
+            stop = min(start + _BATCH, rows.stop)
+            values = [column[start:stop].to_pylist() for column in columns]
+            yield from map(Entry, *values, self.addresses[start:stop].tolist())
 
     def in_fragments(self, fragments: Iterable[int]) -> list[Entry]:
         wanted = np.isin(self.addresses >> np.uint64(32), np.fromiter(fragments, dtype=np.uint64))
         return [self.entry(int(index)) for index in np.flatnonzero(wanted)]
 
+    @cached_property
+    def _by_location(self) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+        """Rows in the order of their locations; those without one last."""
+        order: np.ndarray[tuple[int], np.dtype[np.uint64]] = pc.sort_indices(
+            self._locations
+        ).to_numpy()
+        return order[: len(order) - self._locations.null_count]
+
     def at_location(self, location: str) -> list[Entry]:
-        mask = pc.equal(self._locations, location).fill_null(False).to_numpy(zero_copy_only=False)
-        return [self.entry(int(index)) for index in np.flatnonzero(mask)]
+        order, locations = self._by_location, self._locations
+        position = bisect_left(
+            range(len(order)), location, key=lambda i: locations[int(order[i])].as_py()
+        )
+        found: list[Entry] = []
+        while position < len(order):
+            index = int(order[position])
+            if locations[index].as_py() != location:
+                break
+            found.append(self.entry(index))
+            position += 1
+        return found
 
     @cached_property
     def unusual_locations(self) -> tuple[Entry, ...]:
@@ -172,25 +196,26 @@ class Snapshot:
         high = parent + _AFTER if parent else None
         base = self.base.slice_of(depth, low, high)
         changed = [key for key in self._changed.get(parent, ()) if key >= low]
+        skip = None if after is None else prefix + after
         position = 0
         previous: str | None = None
-        for key in self.base.ids(base):
+        for entry in self.base.entries(base):
+            key = entry.object_id
             while position < len(changed) and changed[position] < key:
-                yield from self._live(changed[position], after, prefix)
+                yield from self._in_overlay(changed[position], skip)
                 position += 1
-            if key != previous:
-                yield from self._live(key, after, prefix)
-            previous = key
             if position < len(changed) and changed[position] == key:
+                yield from self._in_overlay(key, skip)
                 position += 1
+            elif key not in (previous, skip) and key not in self.overlay:
+                yield entry
+            previous = key
         for key in changed[position:]:
-            yield from self._live(key, after, prefix)
+            yield from self._in_overlay(key, skip)
 
-    def _live(self, key: str, after: str | None, prefix: str) -> Iterator[Entry]:
-        if after is not None and key == prefix + after:
-            return
-        entry = self.get(key)
-        if entry is not None:
+    def _in_overlay(self, key: str, skip: str | None) -> Iterator[Entry]:
+        entry = self.overlay[key]
+        if entry is not None and key != skip:
             yield entry
 
     @cached_property
@@ -207,11 +232,11 @@ class Snapshot:
         deepest = len(self.base.starts) - 2
         for depth in range(first, deepest + 1):
             rows = self.base.slice_of(depth, prefix, parent + _AFTER if parent else None)
-            for key in self.base.ids(rows):
-                if key not in self.overlay:
-                    entry = self.base.find(key)
-                    if entry is not None:
-                        yield entry
+            previous: str | None = None
+            for entry in self.base.entries(rows):
+                if entry.object_id != previous and entry.object_id not in self.overlay:
+                    yield entry
+                previous = entry.object_id
         for key, changed in sorted(self.overlay.items()):
             if changed is not None and key.startswith(prefix):
                 yield changed

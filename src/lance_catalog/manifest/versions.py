@@ -8,17 +8,14 @@ that retention leaves under removed versions: not versions.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from typing import Final
 
-from lance_catalog.storage.gate import Naming, manifest_name
+from lance_catalog.storage.gate import Naming, manifest_name, parse_manifest_name
 from lance_catalog.storage.port import ObjectInfo, Store
 
 __all__ = ["Latest", "VersionFinder"]
 
-_V2_NAME: Final = re.compile(r"^(\d{20})\.manifest$")
-_V1_NAME: Final = re.compile(r"^(\d{1,19})\.manifest$")
 _HINT: Final = "latest_version_hint.json"
 #: Steps forward before a listing is cheaper than probing on.
 _STEPS: Final = 32
@@ -86,15 +83,6 @@ class VersionFinder:
             if version > best.version:
                 best = Latest(version, naming, info.e_tag)
         return best
-
-
-def parse_manifest_name(name: str) -> tuple[int, Naming] | None:
-    """Return (version, naming scheme) of a manifest's file name; None for anything else."""
-    match = _V2_NAME.match(name)
-    if match:
-        return 2**64 - 1 - int(match[1]), Naming.V2
-    match = _V1_NAME.match(name)
-    return (int(match[1]), Naming.V1) if match else None
 
 
 def _is_version(info: ObjectInfo | None) -> bool:

@@ -179,6 +179,8 @@ class Attempt:
 
     def _after_failure(self, error: Exception, gate: CommitGate) -> Any:
         """Decide what a failed commit was: refused, failed before the gate, landed or unknown."""
+        if isinstance(gate.error, CommitOutcomeUnknownError):
+            raise gate.error
         if gate.outcome is Outcome.UNKNOWN:
             self._resolve(gate, error)
         if gate.outcome is Outcome.LANDED:

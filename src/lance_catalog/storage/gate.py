@@ -10,17 +10,20 @@ No Lance import: Lance calls us, with dicts, on a thread of its own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from lance_catalog.errors import ConcurrentModificationError
+from lance_catalog.errors import CommitOutcomeUnknownError, ConcurrentModificationError
 from lance_catalog.storage.port import Store
 
-__all__ = ["CommitGate", "Naming", "Outcome", "manifest_name"]
+__all__ = ["CommitGate", "Naming", "Outcome", "manifest_name", "parse_manifest_name"]
 
 _MAX: Final = 2**64 - 1
+_V2_NAME: Final = re.compile(r"^(\d{20})\.manifest$")
+_V1_NAME: Final = re.compile(r"^(\d{1,19})\.manifest$")
 
 
 class Naming(Enum):
@@ -42,6 +45,15 @@ class Outcome(Enum):
 def manifest_name(version: int, naming: Naming) -> str:
     """Return the file name of a version's manifest."""
     return f"{_MAX - version:020d}.manifest" if naming is Naming.V2 else f"{version}.manifest"
+
+
+def parse_manifest_name(name: str) -> tuple[int, Naming] | None:
+    """Return (version, naming scheme) of a manifest's file name; None for anything else."""
+    match = _V2_NAME.match(name)
+    if match:
+        return _MAX - int(match[1]), Naming.V2
+    match = _V1_NAME.match(name)
+    return (int(match[1]), Naming.V1) if match else None
 
 
 @dataclass
@@ -100,13 +112,31 @@ class CommitGate:
             self.outcome = Outcome.REFUSED
             raise ConcurrentModificationError(f"version {version} was taken by another writer")
         if not self._read_version_present():
-            # N vanished meanwhile: a clean-up passed us by, so N+1 may lie in the past where no
-            # reader looks. Not acknowledged; ours to remove, because we just made it.
+            self._judge_without_predecessor(version, final)
+        self.outcome = Outcome.LANDED
+        self.on_step("finalized")
+
+    def _judge_without_predecessor(self, version: int, final: str) -> None:
+        """Decide about a version whose predecessor a clean-up removed while we put it.
+
+        The newest version is the truth, ours included: then nothing is wrong. With newer ones
+        and a gap after ours we wrote into the past, where no reader looks: ours to remove,
+        because we just made it. Without a gap it cannot be told, and is not guessed.
+        """
+        listed = self.store.list_level(f"{self.directory}/_versions").objects
+        found = [parse_manifest_name(info.path.rsplit("/", 1)[-1]) for info in listed if info.size]
+        present = {parsed[0] for parsed in found if parsed is not None}
+        if max(present, default=version) <= version:
+            return
+        if version + 1 not in present:
             self.store.delete([final])
             self.outcome = Outcome.REFUSED
             raise ConcurrentModificationError(f"version {self.read_version} vanished")
-        self.outcome = Outcome.LANDED
-        self.on_step("finalized")
+        raise CommitOutcomeUnknownError(
+            f"version {self.read_version} of {self.directory} was cleaned up while version "
+            f"{version} was written, and newer ones exist. Look whether the change is there "
+            "before retrying; keep versions longer than a commit takes."
+        )
 
     def _read_version_present(self) -> bool:
         if self.read_version == 0:

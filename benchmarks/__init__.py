@@ -1,0 +1,1 @@
+"""Ours beside native, in one run, as ratios."""

@@ -1,0 +1,127 @@
+"""The program: global options, the nouns, and the last line of defence."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from lance_catalog.cli import config, maintenance, namespace, table
+from lance_catalog.cli.command import global_parameters
+from lance_catalog.cli.failures import INTERRUPTED, USAGE, Failure
+from lance_catalog.cli.output import Format, Output
+from lance_catalog.cli.session import PROGRAM, Session
+
+__all__ = ["app", "main"]
+
+
+class Program(TyperGroup):
+    """Shows mistakes of usage the way every other failure is shown."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        argv = list(sys.argv[1:] if args is None else args)
+        try:
+            code = super().main(argv, PROGRAM, complete_var, False, windows_expand_args, **extra)
+        except typer.TyperException as error:
+            _usage_error(error, argv)
+            code = USAGE
+        except (typer.Abort, KeyboardInterrupt):
+            code = INTERRUPTED
+        if code == INTERRUPTED:
+            Output().message("interrupted")
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _usage_error(error: typer.TyperException, argv: list[str]) -> None:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else PROGRAM
+    message = " ".join(error.format_message().split())
+    if not message:
+        # Typer has printed the help of a noun without a verb already.
+        return
+    hint = f"`{path} --help` shows what it takes"
+    _early_output(argv).failure(Failure(message, hint=hint, exit_code=USAGE, name="Usage"))
+
+
+def _early_output(argv: list[str]) -> Output:
+    """How to show a mistake in the very arguments that would have said how."""
+    words = " ".join(argv).replace("=", " ").split()
+    asked = any(
+        word in ("--output", "-o") and following == Format.JSON
+        for word, following in zip(words, words[1:], strict=False)
+    )
+    return Output(Format.JSON if asked else Format.TABLE)
+
+
+app = typer.Typer(
+    cls=Program,
+    help="The catalog for Lance tables that needs nothing but storage.",
+    epilog="Ids are typed as prod.analytics.users; the root namespace is a dot. Most global "
+    "options may also follow the verb.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(namespace.app, name="namespace")
+app.add_typer(table.app, name="table")
+app.add_typer(config.app, name="config")
+maintenance.add_to(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from lance_catalog import __version__
+
+        print_version = Output(Format.PLAIN)
+        print_version.line(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+
+
+def _before_the_noun(ctx: typer.Context, version: bool = False, **given: Any) -> None:
+    ctx.obj = Session()
+    try:
+        ctx.obj.take(given)
+    except Failure as failure:
+        ctx.obj.error_output().failure(failure)
+        raise typer.Exit(failure.exit_code) from failure
+
+
+def _callback() -> None:
+    """Give the callback the signature that typer reads: the global options."""
+    context = inspect.Parameter(
+        "ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+    )
+    version = inspect.Parameter(
+        "version",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False,
+        annotation=Annotated[
+            bool,
+            typer.Option(
+                "--version", help="Show the version.", callback=_show_version, is_eager=True
+            ),
+        ],
+    )
+    parameters = [context, *global_parameters(after=False), version]
+    _before_the_noun.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    _before_the_noun.__annotations__ = {p.name: p.annotation for p in parameters}
+    app.callback()(_before_the_noun)
+
+
+_callback()
+
+
+def main() -> None:
+    """Run the program."""
+    app()
