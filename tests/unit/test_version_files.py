@@ -17,7 +17,7 @@ from lance.namespace import DirectoryNamespace
 
 from lance_catalog import errors
 from lance_catalog.directory import table_versions
-from lance_catalog.storage.gate import Naming, manifest_name
+from lance_catalog.storage.manifests import Naming, manifest_name
 from lance_catalog.storage.local import LocalStore
 from lance_catalog.storage.port import ObjectInfo
 from lance_catalog.versions import (

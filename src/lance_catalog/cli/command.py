@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from lance_catalog.cli.failures import Failure, explain
+from lance_catalog.cli.failures import CommandError, explain
 from lance_catalog.cli.output import Format
 from lance_catalog.cli.results import Result
 from lance_catalog.cli.session import Session
@@ -104,9 +104,7 @@ GLOBALS: Final = (
 
 def global_parameters(*, after: bool) -> list[inspect.Parameter]:
     """Return the global options as parameters: before the noun shown, after the verb hidden."""
-    return [
-        option.parameter(hidden=after) for option in GLOBALS if option.anywhere or not after
-    ]
+    return [option.parameter(hidden=after) for option in GLOBALS if option.anywhere or not after]
 
 
 def group(help: str) -> typer.Typer:
@@ -141,7 +139,7 @@ def _runnable(function: Callable[..., Result]) -> Callable[..., int]:
             session.take({key: value for key, value in given.items() if key in shared_names})
             result = function(session, **{k: v for k, v in given.items() if k in taken})
             session.output.result(result)
-        except Failure as failure:
+        except CommandError as failure:
             raise _shown(failure, session) from failure
         except BrokenPipeError:
             raise

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from lance_catalog.cli.session import Session
 
-__all__ = ["ERROR", "INTERRUPTED", "PROBLEMS", "USAGE", "Failure", "explain", "usage"]
+__all__ = ["ERROR", "INTERRUPTED", "PROBLEMS", "USAGE", "CommandError", "explain", "usage"]
 
 ERROR: Final = 1
 USAGE: Final = 2
@@ -28,7 +28,7 @@ _EXIT: Final[dict[int, int]] = {
 }
 
 
-class Failure(Exception):
+class CommandError(Exception):
     """Ends a command: what and why, the next step, and the numbers."""
 
     def __init__(
@@ -48,17 +48,17 @@ class Failure(Exception):
         self.name = name
 
 
-def usage(message: str, hint: str | None = None) -> Failure:
+def usage(message: str, hint: str | None = None) -> CommandError:
     """Return the failure of a command that was typed or configured wrongly."""
-    return Failure(message, hint=hint, exit_code=USAGE, name="Usage")
+    return CommandError(message, hint=hint, exit_code=USAGE, name="Usage")
 
 
-def explain(error: Exception, session: Session) -> Failure:
+def explain(error: Exception, session: Session) -> CommandError:
     """Return the failure to show for whatever a command raised."""
     from lance_catalog.errors import ConcurrentModificationError, LanceNamespaceError
 
-    if isinstance(error, Failure):
-        return Failure(
+    if isinstance(error, CommandError):
+        return CommandError(
             session.scrub(error.message),
             hint=error.hint or session.help_command(),
             exit_code=error.exit_code,
@@ -66,7 +66,7 @@ def explain(error: Exception, session: Session) -> Failure:
             name=error.name,
         )
     if not isinstance(error, LanceNamespaceError):
-        return Failure(
+        return CommandError(
             session.scrub(f"{type(error).__name__}: {error}"),
             hint="this is a fault of lance-catalog; the same command with --debug shows where",
             name="Internal",
@@ -74,7 +74,7 @@ def explain(error: Exception, session: Session) -> Failure:
     code = int(error.code)
     conflict = isinstance(error, ConcurrentModificationError)
     message = session.scrub(_without_advice(str(error)))
-    return Failure(
+    return CommandError(
         message,
         hint=_hint(code, session, conflict=conflict),
         exit_code=4 if conflict else _EXIT.get(code, ERROR),
@@ -101,8 +101,7 @@ def _hint(code: int, session: Session, *, conflict: bool) -> str:
     hints = {
         1: f"`{command('namespace', 'list', '.', '--recursive')}` shows the namespaces; "
         f"`{command('namespace', 'create', session.missing or names, '--parents')}` makes one",
-        2: f"`{command('namespace', 'describe', names)}` shows it; "
-        "`namespace create --mode exist_ok` takes it as it is",
+        2: f"`{command('namespace', 'describe', names)}` shows the one that is there",
         3: f"`{command('namespace', 'drop', names, '--cascade', '--dry-run')}` shows all it holds",
         4: f"`{command('table', 'list', parent)}` shows the tables there",
         5: f"`{command('table', 'describe', names)}` shows the one that is there",

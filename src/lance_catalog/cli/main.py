@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
-from lance_catalog.cli import config, maintenance, namespace, table
+from lance_catalog.cli import check, config, migrate, namespace, repair, table
 from lance_catalog.cli.command import global_parameters
-from lance_catalog.cli.failures import INTERRUPTED, USAGE, Failure
+from lance_catalog.cli.failures import INTERRUPTED, USAGE, CommandError
 from lance_catalog.cli.output import Format, Output
+from lance_catalog.cli.results import Value
 from lance_catalog.cli.session import PROGRAM, Session
 
 __all__ = ["app", "main"]
 
 
+_ORDER: Final = ("namespace", "table", "migrate", "check", "repair", "config")
+
+
 class Program(TyperGroup):
     """Shows mistakes of usage the way every other failure is shown."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for name in _ORDER if name in self.commands]
 
     def main(
         self,
@@ -52,7 +60,7 @@ def _usage_error(error: typer.TyperException, argv: list[str]) -> None:
         # Typer has printed the help of a noun without a verb already.
         return
     hint = f"`{path} --help` shows what it takes"
-    _early_output(argv).failure(Failure(message, hint=hint, exit_code=USAGE, name="Usage"))
+    _early_output(argv).failure(CommandError(message, hint=hint, exit_code=USAGE, name="Usage"))
 
 
 def _early_output(argv: list[str]) -> Output:
@@ -60,7 +68,7 @@ def _early_output(argv: list[str]) -> Output:
     words = " ".join(argv).replace("=", " ").split()
     asked = any(
         word in ("--output", "-o") and following == Format.JSON
-        for word, following in zip(words, words[1:], strict=False)
+        for word, following in itertools.pairwise(words)
     )
     return Output(Format.JSON if asked else Format.TABLE)
 
@@ -76,15 +84,16 @@ app = typer.Typer(
 app.add_typer(namespace.app, name="namespace")
 app.add_typer(table.app, name="table")
 app.add_typer(config.app, name="config")
-maintenance.add_to(app)
+migrate.add_to(app)
+check.add_to(app)
+repair.add_to(app)
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
         from lance_catalog import __version__
 
-        print_version = Output(Format.PLAIN)
-        print_version.line(f"{PROGRAM} {__version__}")
+        Output(Format.PLAIN).result(Value(name="version", value=f"{PROGRAM} {__version__}"))
         raise typer.Exit
 
 
@@ -92,7 +101,7 @@ def _before_the_noun(ctx: typer.Context, version: bool = False, **given: Any) ->
     ctx.obj = Session()
     try:
         ctx.obj.take(given)
-    except Failure as failure:
+    except CommandError as failure:
         ctx.obj.error_output().failure(failure)
         raise typer.Exit(failure.exit_code) from failure
 

@@ -16,7 +16,7 @@ from lance_catalog.cli.results import Details, Done, Listing, Plan, Result, Valu
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from lance_catalog.cli.failures import Failure
+    from lance_catalog.cli.failures import CommandError
 
 __all__ = ["Format", "Output", "visible"]
 
@@ -50,7 +50,7 @@ class Output:
                 _write(sys.stdout, "\t".join(visible(_text(cell)) for cell in line))
         elif isinstance(result, Done):
             self.message(result.message)
-        else:
+        elif not _is_empty(result):
             _print(_console(sys.stdout), _as_table(result))
         sys.stdout.flush()
         if result.note is not None:
@@ -66,7 +66,7 @@ class Output:
         _write(sys.stderr, visible(plan.title))
         _print(_console(sys.stderr), _as_table(plan))
 
-    def failure(self, failure: Failure, trace: str | None = None) -> None:
+    def failure(self, failure: CommandError, trace: str | None = None) -> None:
         """Show why a command failed."""
         if trace is not None:
             _write(sys.stderr, trace.rstrip())
@@ -160,12 +160,39 @@ def _print(console: Console, what: RenderableType) -> None:
 
 
 def _json_text(data: Any, stream: TextIO) -> str:
-    text = json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False)
+    text = _json_lines(data, ascii_only=False)
     try:
         text.encode(stream.encoding or "utf-8")
     except UnicodeEncodeError:
-        return json.dumps(data, ensure_ascii=True, indent=2, allow_nan=False)
+        return _json_lines(data, ascii_only=True)
     return text
+
+
+def _json_lines(data: Any, *, ascii_only: bool) -> str:
+    """JSON with a line for each row or field: a vector takes one line, not a thousand."""
+
+    def dump(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
+
+    if isinstance(data, list):
+        return "[\n" + ",\n".join(f"  {dump(row)}" for row in data) + "\n]" if data else "[]"
+    lines = (f"  {dump(key)}: {dump(value)}" for key, value in data.items())
+    return "{\n" + ",\n".join(lines) + "\n}"
+
+
+def _is_empty(result: Result) -> bool:
+    """Whether there is nothing but a header to show."""
+    match result:
+        case Listing(rows=[]) | Plan(steps=[]):
+            return True
+    return False
+
+
+def _typed(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields for people: the id as it is typed, once."""
+    if "text" not in fields:
+        return fields
+    return {"id": fields["text"]} | {k: v for k, v in fields.items() if k not in ("id", "text")}
 
 
 def _as_json(result: Result) -> Any:
@@ -194,7 +221,7 @@ def _as_plain(result: Result) -> Iterator[Iterable[Any]]:
             for step in steps:
                 yield step.action, step.subject, step.detail
         case Details(fields=fields):
-            for key, value in fields.items():
+            for key, value in _typed(fields).items():
                 yield from _flat(key, value)
 
 
@@ -220,7 +247,8 @@ def _as_table(result: Result) -> RenderableType:
     match result:
         case Listing(rows=rows, columns=columns, shorten=shorten):
             for column in columns:
-                table.add_column(Text(visible(column)), overflow="fold")
+                header = "id" if column == "text" else visible(column)
+                table.add_column(Text(header), overflow="fold")
             for row in rows:
                 table.add_row(*(cell(row[key], shorten=shorten) for key in columns))
             return table
@@ -236,19 +264,24 @@ def _as_table(result: Result) -> RenderableType:
             table.show_header = False
             table.add_column(style="bold")
             table.add_column(overflow="fold")
-            for key, value in fields.items():
-                lines = [": ".join(map(_text, (line[0].partition(".")[2], *line[1:])))
-                         for line in _flat(key, value)] if _nested(value) else [_text(value)]
-                text = "\n".join(visible(line) for line in lines)
+            for key, value in _typed(fields).items():
+                text = "\n".join(visible(line) for line in _lines(value))
                 table.add_row(key, Text(text, overflow="fold"))
             return table
     raise TypeError(f"no table for {type(result).__name__}")
 
 
-def _nested(value: Any) -> bool:
-    return isinstance(value, dict) or (
-        isinstance(value, list) and bool(value) and isinstance(value[0], dict)
-    )
+def _lines(value: Any) -> Iterator[str]:
+    """A field's value for people: a line for each entry."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield f"{key}: {_text(inner)}"
+    elif isinstance(value, list):
+        for row in value:
+            words = [key if v is True else _text(v) for key, v in row.items() if v is not False]
+            yield " ".join(words)
+    else:
+        yield _text(value)
 
 
 def _text(value: Any) -> str:

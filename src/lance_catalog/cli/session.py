@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lance_catalog.cli.failures import Failure, usage
+from lance_catalog.cli.failures import CommandError, usage
 from lance_catalog.cli.output import Format, Output
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Session:
         """Where a failure goes, also when the settings themselves are the failure."""
         try:
             return self.output
-        except Failure:
+        except CommandError:
             asked = self._flags.get("output")
             return Output(Format.JSON if asked == Format.JSON else Format.TABLE)
 
@@ -118,6 +118,7 @@ class Session:
         names = self.parse(text)
         if not names:
             raise usage(f"'{text}' is the root namespace; a table has a name")
+        self.missing = names[:-1]
         return names
 
     def text(self, names: Sequence[str]) -> str:
@@ -162,7 +163,7 @@ class Session:
         """Return a text without the secrets of the settings."""
         try:
             secrets = self.settings.secrets()
-        except Failure:
+        except CommandError:
             return text
         for secret in sorted(secrets, key=len, reverse=True):
             # Shorter ones are words like "true", and no secrets.
@@ -188,4 +189,6 @@ class Session:
         answer = self.output.ask(question)
         agreed = answer.lower() in ("y", "yes") if word is None else answer == word
         if not agreed:
-            raise Failure("not confirmed; nothing was changed", hint="--yes goes on without asking")
+            raise CommandError(
+                "not confirmed; nothing was changed", hint="--yes goes on without asking"
+            )

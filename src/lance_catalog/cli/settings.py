@@ -15,13 +15,14 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from lance_catalog.cli.failures import Failure, usage
+from lance_catalog.cli.failures import CommandError, usage
 from lance_catalog.cli.output import Format
 
 __all__ = ["EffectiveSettings", "config_path", "mask", "resolve"]
 
 ENV_PREFIX: Final = "LANCE_CATALOG_"
 MASKED: Final = "********"
+_FLAGS: Final = "the command line"
 ModeName = Literal["v1", "v2", "compat"]
 
 _MODES: Final[Mapping[str, tuple[str, str]]] = {
@@ -162,7 +163,7 @@ def config_path() -> Path:
 
 def resolve(flags: Mapping[str, Any]) -> EffectiveSettings:
     """Merge the sources; a failure with exit code 2 names the one that is wrong."""
-    given = _read(lambda: Layer(**flags), "the command line")
+    given = _read(lambda: Layer(**flags), _FLAGS)
     environment = _read(_Environment, "the environment")
     name = given.profile or environment.profile
     default, profile = _profile(name)
@@ -188,13 +189,17 @@ def _read(build: Any, where: str) -> Layer:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         # The value itself is not repeated: it may be a secret.
-        raise usage(f"{where}: '{name}': {first['msg'].removesuffix('.')}", _nearest(first)) from None
+        raise usage(
+            f"{where}: '{name}': {first['msg'].removesuffix('.')}", _nearest(first, where)
+        ) from None
     except SettingsError as error:
         raise usage(f"{where}: {error}; give one variable for each option") from None
     return layer
 
 
-def _nearest(error: Any) -> str | None:
+def _nearest(error: Any, where: str) -> str | None:
+    if where == _FLAGS:
+        return "`lance-catalog --help` shows the global options"
     if error["type"] != "extra_forbidden":
         return None
     near = difflib.get_close_matches(str(error["loc"][0]), Layer.model_fields, n=1, cutoff=0.0)
@@ -219,7 +224,7 @@ def _profile(name: str | None) -> tuple[str | None, Layer]:
     if unknown or not isinstance(profiles, dict) or not isinstance(default, str | None):
         raise usage(
             f"{path}: {f'unknown key {unknown[0]!r}' if unknown else 'not as expected'}",
-            "the file holds default_profile = \"NAME\" and tables [profiles.NAME]",
+            'the file holds default_profile = "NAME" and tables [profiles.NAME]',
         )
     chosen = name or default
     if chosen is None:
@@ -231,10 +236,10 @@ def _profile(name: str | None) -> tuple[str | None, Layer]:
 
 
 def _sample(name: str) -> str:
-    return f"add to {config_path()}: [profiles.{name}] with root = \"...\""
+    return f'add to {config_path()}: [profiles.{name}] with root = "..."'
 
 
-def _unreadable(path: Path, error: Exception) -> Failure:
+def _unreadable(path: Path, error: Exception) -> CommandError:
     if isinstance(error, PermissionError):
-        return Failure(f"{path} cannot be read: permission denied", exit_code=5, name="Denied")
+        return CommandError(f"{path} cannot be read: permission denied", exit_code=5, name="Denied")
     return usage(f"{path} cannot be read: {error}", "correct the file, or move it away")

@@ -22,6 +22,7 @@ from lance_catalog.directory.resolve import (
 from lance_catalog.errors import (
     ConcurrentModificationError,
     InvalidInputError,
+    InvalidTableStateError,
     LanceNamespaceError,
     TableAlreadyExistsError,
     TableNotFoundError,
@@ -74,12 +75,15 @@ def deregister(ctx: Context, names: Identifier) -> tuple[str, dict[str, str]]:
     if found.entry is None:
         return _deregister_directory(ctx, found, hidden)
     mark_v1(ctx, found.location, hidden)
-    # What cannot be read was not ours to interpret; it is kept in the row all the same.
+    return found.location, _readable(found.entry)
+
+
+def _readable(entry: Entry) -> dict[str, str]:
+    """Return a row's properties; what cannot be read is not ours to interpret, and is kept."""
     try:
-        properties = user_properties(found.entry.properties())
-    except LanceNamespaceError:
-        properties = {}
-    return found.location, properties
+        return user_properties(entry.properties())
+    except InvalidTableStateError:
+        return {}
 
 
 def _deregister_directory(
@@ -160,7 +164,7 @@ def register(
                 aside = trash.hide(existing, old)
                 add.append(aside)
                 replaces[aside.object_id] = existing
-        return Change(tuple(remove), tuple(add), replaces), user_properties(row.properties())
+        return Change(tuple(remove), tuple(add), replaces), _readable(row)
 
     answer = ctx.commit(plan)
     _unmark_v1(ctx, place)

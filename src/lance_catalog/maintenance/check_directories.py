@@ -14,7 +14,7 @@ from lance_catalog.lifecycle.purge import is_purging
 from lance_catalog.maintenance.findings import Kind, Problem
 from lance_catalog.manifest import Snapshot
 from lance_catalog.manifest.schema import DIRECTORY as MANIFEST
-from lance_catalog.storage.gate import parse_manifest_name
+from lance_catalog.storage.manifests import parse_manifest_name
 from lance_catalog.storage.port import Level, ObjectInfo, Store
 
 __all__ = ["check"]

@@ -10,7 +10,7 @@ import lance
 from lance_catalog.errors import storage_errors
 from lance_catalog.manifest.log import ManifestLog
 from lance_catalog.manifest.schema import DIRECTORY
-from lance_catalog.storage.gate import parse_manifest_name
+from lance_catalog.storage.manifests import parse_manifest_name
 from lance_catalog.storage.port import ObjectInfo
 
 __all__ = ["stray_files"]

@@ -14,7 +14,8 @@ import lance
 
 from lance_catalog.errors import LanceNamespaceError
 from lance_catalog.manifest.schema import DIRECTORY
-from lance_catalog.storage.gate import CommitGate, Naming
+from lance_catalog.storage.gate import CommitGate
+from lance_catalog.storage.manifests import Naming
 from lance_catalog.storage.port import Store
 
 __all__ = ["INDICES", "after_commit", "choose_merge"]

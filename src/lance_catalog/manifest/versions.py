@@ -1,22 +1,26 @@
 """Which version of ``__manifest`` is the latest, at the least cost and without being fooled.
 
-Lance numbers versions without gaps. Version N is the latest when N's own file is there and N+1's
-is not; if N is gone, a clean-up passed and only a listing tells. Empty files are the placeholders
-that retention leaves under removed versions: not versions.
+Lance numbers versions without gaps, but a clean-up can leave some (it keeps tagged versions). On
+an object store one listing tells, newest first. On a disk, where a listing grows with the
+versions kept, a few stats do: N is the latest when its own file is there, N+1's is not, and the
+hint that every writer leaves is not ahead; anything else is settled by a listing.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Final
 
-from lance_catalog.storage.gate import Naming, manifest_name, parse_manifest_name
-from lance_catalog.storage.port import ObjectInfo, Store
+from lance_catalog.storage.manifests import (
+    Naming,
+    hinted_version,
+    manifest_name,
+    newest_versions,
+)
+from lance_catalog.storage.port import Store
 
-__all__ = ["Latest", "VersionFinder"]
+__all__ = ["NONE", "Latest", "VersionFinder"]
 
-_HINT: Final = "latest_version_hint.json"
 #: Steps forward before a listing is cheaper than probing on.
 _STEPS: Final = 32
 
@@ -38,14 +42,16 @@ class VersionFinder:
 
     def __init__(self, store: Store, directory: str) -> None:
         self._store = store
-        self._versions = f"{directory}/_versions"
+        self._directory = directory
 
-    def find(self, known: Latest | None) -> Latest:
+    def find(self, known: Latest) -> Latest:
         """Return the latest version, starting from what is known; ``NONE`` without a table."""
-        start = self._still(known) if known is not None and known.version else None
-        if start is None and not self._store.remote:
-            # A local listing grows with the versions kept; the hint makes it a few stats.
-            start = self._from_hint()
+        if self._store.remote:
+            return self._from_listing()
+        hint = hinted_version(self._store, self._directory)
+        start = self._look(known.version, known.naming) if known.version >= hint else None
+        if start is None and hint:
+            start = self._look(hint, Naming.V2) or self._look(hint, Naming.V1)
         if start is None:
             return self._from_listing()
         for _ in range(_STEPS):
@@ -55,35 +61,16 @@ class VersionFinder:
             start = after
         return self._from_listing()
 
-    def _still(self, known: Latest) -> Latest | None:
-        return self._look(known.version, known.naming)
-
     def _look(self, version: int, naming: Naming) -> Latest | None:
-        info = self._store.head(f"{self._versions}/{manifest_name(version, naming)}")
-        return Latest(version, naming, info.e_tag) if _is_version(info) and info else None
-
-    def _from_hint(self) -> Latest | None:
-        data = self._store.get(f"{self._versions}/{_HINT}")
-        if data is None:
+        if version == 0:
             return None
-        try:
-            version = int(json.loads(data)["version"])
-        except (ValueError, KeyError, TypeError):
-            return None
-        return self._look(version, Naming.V2) or self._look(version, Naming.V1)
+        path = f"{self._directory}/_versions/{manifest_name(version, naming)}"
+        info = self._store.head(path)
+        return Latest(version, naming, info.e_tag) if info is not None and info.size else None
 
     def _from_listing(self) -> Latest:
-        best = NONE
-        for info in self._store.list_level(self._versions).objects:
-            name = info.path.rsplit("/", 1)[-1]
-            parsed = parse_manifest_name(name)
-            if parsed is None or not _is_version(info):
-                continue
-            version, naming = parsed
-            if version > best.version:
-                best = Latest(version, naming, info.e_tag)
-        return best
-
-
-def _is_version(info: ObjectInfo | None) -> bool:
-    return info is not None and info.size > 0
+        found = newest_versions(self._store, self._directory)
+        if not found:
+            return NONE
+        version = max(found)
+        return Latest(version, *found[version])

@@ -10,6 +10,7 @@ from typing import Any
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 from lance.fragment import write_fragments
 
 from lance_catalog.errors import CommitOutcomeUnknownError, LanceNamespaceError
@@ -25,7 +26,8 @@ from lance_catalog.manifest.schema import (
 from lance_catalog.manifest.snapshot import Snapshot
 from lance_catalog.manifest.upkeep import choose_merge
 from lance_catalog.model import Entry
-from lance_catalog.storage.gate import CommitGate, Naming, Outcome
+from lance_catalog.storage.gate import CommitGate, Outcome
+from lance_catalog.storage.manifests import Naming
 from lance_catalog.storage.port import Store
 
 __all__ = ["Attempt", "Landed"]
@@ -150,7 +152,14 @@ class Attempt:
     def _others(self, replaced: Entry | None) -> dict[str, object] | None:
         if replaced is None:
             return None
-        row: dict[str, object] = self.dataset._take_rows([replaced.address]).to_pylist()[0]
+        if self.dataset.has_stable_row_ids:
+            # Another writer's choice: its row ids are not addresses, so look where the row lies.
+            fragment = self.dataset.get_fragment(replaced.address >> 32)
+            rows = self.dataset.scanner(fragments=[fragment], with_row_address=True).to_table()
+            rows = rows.filter(pc.equal(rows["_rowaddr"], replaced.address))
+        else:
+            rows = self.dataset._take_rows([replaced.address])
+        row: dict[str, object] = rows.to_pylist()[0]
         return row
 
     def _commit(self, transaction: Any, gate: CommitGate) -> Any:

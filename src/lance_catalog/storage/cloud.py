@@ -68,6 +68,12 @@ class CloudStore(Store):
         names = [str(path).rstrip("/").rsplit("/", 1)[-1] for path in found["common_prefixes"]]
         return Level(names, [_info(meta) for meta in found["objects"]])
 
+    def list_first(self, prefix: str) -> list[ObjectInfo]:
+        # Object stores list in the order of keys; the first chunk is the first page.
+        stream = obstore.list(self._store, check_path(prefix), chunk_size=_BATCH)
+        chunk = _guard(f"listing {prefix}", lambda: next(stream, None))
+        return [] if chunk is None else [_info(meta) for meta in chunk]
+
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
         stream = obstore.list(self._store, check_path(prefix), chunk_size=_BATCH)
         while True:

@@ -10,27 +10,16 @@ No Lance import: Lance calls us, with dicts, on a thread of its own.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any
 
 from lance_catalog.errors import CommitOutcomeUnknownError, ConcurrentModificationError
+from lance_catalog.storage.manifests import Naming, hinted_version, manifest_name, newest_versions
 from lance_catalog.storage.port import Store
 
-__all__ = ["CommitGate", "Naming", "Outcome", "manifest_name", "parse_manifest_name"]
-
-_MAX: Final = 2**64 - 1
-_V2_NAME: Final = re.compile(r"^(\d{20})\.manifest$")
-_V1_NAME: Final = re.compile(r"^(\d{1,19})\.manifest$")
-
-
-class Naming(Enum):
-    """How a table names its manifests; a table keeps the scheme it was made with (I37)."""
-
-    V1 = "V1"
-    V2 = "V2"
+__all__ = ["CommitGate", "Outcome"]
 
 
 class Outcome(Enum):
@@ -40,20 +29,6 @@ class Outcome(Enum):
     REFUSED = "refused"
     LANDED = "landed"
     UNKNOWN = "unknown"
-
-
-def manifest_name(version: int, naming: Naming) -> str:
-    """Return the file name of a version's manifest."""
-    return f"{_MAX - version:020d}.manifest" if naming is Naming.V2 else f"{version}.manifest"
-
-
-def parse_manifest_name(name: str) -> tuple[int, Naming] | None:
-    """Return (version, naming scheme) of a manifest's file name; None for anything else."""
-    match = _V2_NAME.match(name)
-    if match:
-        return _MAX - int(match[1]), Naming.V2
-    match = _V1_NAME.match(name)
-    return (int(match[1]), Naming.V1) if match else None
 
 
 @dataclass
@@ -105,43 +80,54 @@ class CommitGate:
     def _land(self, version: int, staged: str) -> None:
         self.outcome = Outcome.UNKNOWN
         final = self.final_path(version)
-        if not self._read_version_present():
+        if not self._is_newest(self.read_version):
             self.outcome = Outcome.REFUSED
-            raise ConcurrentModificationError(f"version {self.read_version} is gone")
+            raise ConcurrentModificationError(f"version {self.read_version} is not the newest")
         if not self.store.copy_if_absent(staged, final):
             self.outcome = Outcome.REFUSED
             raise ConcurrentModificationError(f"version {version} was taken by another writer")
-        if not self._read_version_present():
-            self._judge_without_predecessor(version, final)
+        if not self._is_newest(version) or not self._present(self.read_version):
+            self._judge(version, final)
         self.outcome = Outcome.LANDED
         self.on_step("finalized")
 
-    def _judge_without_predecessor(self, version: int, final: str) -> None:
-        """Decide about a version whose predecessor a clean-up removed while we put it.
+    def _judge(self, version: int, final: str) -> None:
+        """Decide about a version of ours when a clean-up or newer versions came by.
 
         The newest version is the truth, ours included: then nothing is wrong. With newer ones
         and a gap after ours we wrote into the past, where no reader looks: ours to remove,
-        because we just made it. Without a gap it cannot be told, and is not guessed.
+        because we just made it. Newer ones without a gap build on ours if its predecessor is
+        still there; else it cannot be told, and is not guessed.
         """
-        listed = self.store.list_level(f"{self.directory}/_versions").objects
-        found = [parse_manifest_name(info.path.rsplit("/", 1)[-1]) for info in listed if info.size]
-        present = {parsed[0] for parsed in found if parsed is not None}
+        present = set(newest_versions(self.store, self.directory, everything=True))
         if max(present, default=version) <= version:
             return
         if version + 1 not in present:
             self.store.delete([final])
             self.outcome = Outcome.REFUSED
-            raise ConcurrentModificationError(f"version {self.read_version} vanished")
+            raise ConcurrentModificationError(f"version {version} lies in the past")
+        if self.read_version in present or self.read_version == 0:
+            return
         raise CommitOutcomeUnknownError(
             f"version {self.read_version} of {self.directory} was cleaned up while version "
             f"{version} was written, and newer ones exist. Look whether the change is there "
             "before retrying; keep versions longer than a commit takes."
         )
 
-    def _read_version_present(self) -> bool:
-        if self.read_version == 0:
+    def _is_newest(self, version: int) -> bool:
+        """Whether no version above this one is known, at the least cost.
+
+        On an object store one listing, newest first; on a disk the hint that every writer
+        leaves, because a listing there grows with the versions kept.
+        """
+        if self.store.remote and self.naming is Naming.V2:
+            return max(newest_versions(self.store, self.directory), default=0) == version
+        return self._present(version) and hinted_version(self.store, self.directory) <= version
+
+    def _present(self, version: int) -> bool:
+        if version == 0:
             return True
-        info = self.store.head(self.final_path(self.read_version))
+        info = self.store.head(self.final_path(version))
         # Retention leaves an empty file under the name of a removed version.
         return info is not None and info.size > 0
 

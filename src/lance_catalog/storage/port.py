@@ -49,6 +49,13 @@ class Store(ABC):
     def list_level(self, prefix: str = "") -> Level:
         """List one level; an absent prefix is an empty level."""
 
+    def list_first(self, prefix: str) -> list[ObjectInfo]:
+        """List the objects of a level that come first by name, at the cost of one request.
+
+        At least the first, where there is one; a store without an order lists them all.
+        """
+        return self.list_level(prefix).objects
+
     @abstractmethod
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
         """List every object below a prefix, in no particular order."""

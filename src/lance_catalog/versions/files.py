@@ -22,7 +22,7 @@ from lance_catalog.errors import (
     TableVersionNotFoundError,
     storage_errors,
 )
-from lance_catalog.storage.gate import Naming, manifest_name, parse_manifest_name
+from lance_catalog.storage.manifests import Naming, manifest_name, parse_manifest_name
 from lance_catalog.storage.port import ObjectInfo, Store
 
 __all__ = [

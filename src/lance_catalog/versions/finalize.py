@@ -21,7 +21,7 @@ from lance_catalog.errors import (
     storage_errors,
 )
 from lance_catalog.storage.capabilities import require_put_if_absent
-from lance_catalog.storage.gate import Naming, manifest_name, parse_manifest_name
+from lance_catalog.storage.manifests import Naming, manifest_name, parse_manifest_name
 from lance_catalog.storage.port import Store
 from lance_catalog.versions.files import (
     ManifestFile,

@@ -1,0 +1,83 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lance_catalog.cli.completion import complete_namespace, complete_object
+
+__all__ = [
+    "After",
+    "All",
+    "DryRun",
+    "Grace",
+    "IfExists",
+    "Limit",
+    "NamespaceId",
+    "ParentId",
+    "Properties",
+    "TableId",
+    "TableVersion",
+]
+
+NamespaceId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The namespace, as prod.analytics; the root is '.'.",
+        autocompletion=complete_namespace,
+    ),
+]
+ParentId = Annotated[
+    str,
+    typer.Argument(
+        metavar="[NAMESPACE]",
+        help="The namespace to look in; the root is '.'.",
+        autocompletion=complete_namespace,
+        show_default=False,
+    ),
+]
+TableId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The table, as prod.analytics.users.",
+        autocompletion=complete_object,
+    ),
+]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property", metavar="NAME=VALUE", help="A property; repeatable.", show_default=False
+    ),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", min=1, metavar="N", help="List the first N.", show_default=False),
+]
+All = Annotated[bool, typer.Option("--all", help="List everything: the default, spelled out.")]
+After = Annotated[
+    str | None,
+    typer.Option(
+        "--after", metavar="NAME", help="List what follows this name.", show_default=False
+    ),
+]
+IfExists = Annotated[bool, typer.Option("--if-exists", help="Absent is fine: do nothing then.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
+TableVersion = Annotated[
+    int | None,
+    typer.Option(
+        "--version", min=1, metavar="N", help="A version; default the latest.", show_default=False
+    ),
+]
+Grace = Annotated[
+    float,
+    typer.Option(
+        "--grace",
+        min=0,
+        metavar="SECONDS",
+        help="Leave alone what is younger: a writer may still be at it.",
+    ),
+]
