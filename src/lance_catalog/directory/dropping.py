@@ -10,9 +10,9 @@ from lance_catalog.directory.context import Context
 from lance_catalog.directory.layout import v1_directory
 from lance_catalog.directory.listing import is_component, occupied
 from lance_catalog.directory.registration import mark_v1
-from lance_catalog.directory.resolve import find_table, require_table
+from lance_catalog.directory.resolve import find_table, lookup, require_table
 from lance_catalog.errors import ConcurrentModificationError, TableNotFoundError, storage_errors
-from lance_catalog.identifiers import Identifier, encode, format_text
+from lance_catalog.identifiers import Identifier, encode, format_text, is_addressable
 from lance_catalog.lifecycle import markers, purge, trash
 from lance_catalog.lifecycle.states import (
     DROP_ID,
@@ -48,14 +48,14 @@ def drop(ctx: Context, names: Identifier) -> tuple[str, Hidden]:
 
     def plan(view: Snapshot) -> tuple[Change, TrashRow | None]:
         what = f"dropping '{format_text(names)}'"
-        live = view.get(encode(names))
+        live = lookup(view, names)
         if live is not None and live.is_table:
             purge.check_deletable(view, live, what)
             row, remove = trash.take(view, live, hidden)
             return Change(remove, (row.entry,), {row.entry.object_id: live}), row
         if live is None and _by_directory(ctx, view, names):
             return Change(), None
-        former = trash.find(view, encode(names))
+        former = trash.find(view, encode(names)) if is_addressable(names) else None
         if live is None and former is not None and not purge.is_purging(former.hidden):
             purge.check_deletable(view, former.entry, what)
             # The same hiding goes on, so its markers stay its own; only its end is decided.

@@ -18,7 +18,10 @@ _WHAT: Final = "listing the root"
 
 def is_component(name: str) -> bool:
     """Whether a name can be a directory at all: lookups of others touch nothing."""
-    return name not in ("", ".", "..") and not any(char in name for char in "/\0")
+    if name in ("", ".", "..") or any(char in name for char in "/\0"):
+        return False
+    # A lone surrogate has no bytes: no request, no row and no store can carry it.
+    return not any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def occupied(store: Store, directory: str) -> bool:

@@ -14,6 +14,7 @@ from lance_catalog.directory.namespaces import normal_mode
 from lance_catalog.directory.resolve import (
     FoundTable,
     find_table,
+    lookup,
     namespace_exists,
     require_namespace,
     require_table,
@@ -63,7 +64,7 @@ def deregister(ctx: Context, names: Identifier) -> tuple[str, dict[str, str]]:
 
     def plan(view: Snapshot) -> tuple[Change, tuple[FoundTable, Hidden]]:
         # A row whose location is broken can leave the catalog like any other: the data stays.
-        entry = view.get(encode(names))
+        entry = lookup(view, names)
         if entry is None or not entry.is_table:
             return Change(), (require_table(ctx, view, names), hidden)
         row, remove = trash.take(view, entry, hidden)

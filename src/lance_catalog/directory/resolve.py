@@ -34,6 +34,7 @@ from lance_catalog.model import Entry
 __all__ = [
     "FoundTable",
     "find_table",
+    "lookup",
     "namespace_entry",
     "namespace_exists",
     "require_namespace",
@@ -70,7 +71,7 @@ def namespace_exists(view: Snapshot, names: Identifier) -> bool:
     """Whether a namespace is there; the root always is (O03)."""
     if not names:
         return True
-    entry = _lookup(view, names)
+    entry = lookup(view, names)
     return entry is not None and entry.is_namespace
 
 
@@ -86,7 +87,7 @@ def require_namespace(view: Snapshot, names: Identifier) -> None:
 
 def _missing_namespace(view: Snapshot, names: Identifier) -> None:
     text = format_text(names)
-    entry = _lookup(view, names)
+    entry = lookup(view, names)
     if entry is not None and entry.is_table:
         raise NamespaceNotFoundError(f"'{text}' is a table, not a namespace")
     raise NamespaceNotFoundError(
@@ -97,12 +98,13 @@ def _missing_namespace(view: Snapshot, names: Identifier) -> None:
 def namespace_entry(view: Snapshot, names: Identifier) -> Entry:
     """Return the row of a namespace; 1 when there is none."""
     require_namespace(view, names)
-    entry = _lookup(view, names)
+    entry = lookup(view, names)
     assert entry is not None
     return entry
 
 
-def _lookup(view: Snapshot, names: Identifier) -> Entry | None:
+def lookup(view: Snapshot, names: Identifier) -> Entry | None:
+    """Return the row of an id as users may name it: no alias by ``$``, no bookkeeping (R9)."""
     if not is_addressable(names) or is_internal(names):
         return None
     return view.get(encode(names))
@@ -111,7 +113,7 @@ def _lookup(view: Snapshot, names: Identifier) -> Entry | None:
 def find_table(ctx: Context, view: Snapshot, names: Identifier) -> FoundTable | None:
     """Return a table, or None: the manifest first, then at the root the directory (C15)."""
     if ctx.mode is not Mode.V1:
-        entry = _lookup(view, names)
+        entry = lookup(view, names)
         if entry is not None:
             if not entry.is_table:
                 return None

@@ -59,7 +59,8 @@ def _named_by(dataset: Any) -> set[str]:
             made = json.loads(meta.deletion_file.json())
             ending = "arrow" if made["file_type"] == "array" else "bin"
             named.add(f"_deletions/{meta.id}-{made['read_version']}-{made['id']}.{ending}")
-    named |= {f"_indices/{part['uuid']}" for part in dataset.list_indices()}
+    for index in dataset.describe_indices():
+        named |= {f"_indices/{part.uuid}" for part in index.segments}
     return named
 
 
