@@ -21,6 +21,7 @@ import lance
 from lance_catalog.errors import ConcurrentModificationError, storage_errors
 from lance_catalog.failpoints import hit
 from lance_catalog.manifest import fairness, upkeep
+from lance_catalog.manifest.batcher import Batcher, Ticket, fold
 from lance_catalog.manifest.change import Change
 from lance_catalog.manifest.reading import advance
 from lance_catalog.manifest.schema import DIRECTORY
@@ -46,7 +47,7 @@ class ManifestLog:
         self.uri = store.uri_of(DIRECTORY)
         self._finder = VersionFinder(store, DIRECTORY)
         self._lock = threading.RLock()
-        self._commit_lock = threading.Lock()
+        self._batcher = Batcher(self._land, self._upkeep)
         self._snapshot = Snapshot.empty()
         self._latest: Latest = NONE
         self._dataset: Any = None
@@ -96,38 +97,33 @@ class ManifestLog:
         ``plan`` may run several times and must not have effects of its own. Raises what it
         raises; 14 when other writers kept winning until the time was up, with nothing written.
         """
-        deadline = time.monotonic() + timeout
-        conflicts = 0
+        return self._batcher.run(Ticket(plan, time.monotonic() + timeout, max_conflicts))  # type: ignore[no-any-return]
+
+    def _land(self, batch: list[Ticket]) -> None:
+        """Commit a batch; when it returns, every ticket of it is done."""
         pause = 0.001
-        with self._commit_lock:
-            turn = fairness.Turn(self.store)
-            try:
-                while True:
-                    view = self.snapshot()
-                    change, result = plan(view)
-                    if change.is_empty:
-                        return result
-                    if change.table_metadata and view.version == 0:
-                        self._attempt(view, Change(initialise=True))
-                        continue
-                    if self._attempt(view, change):
-                        return result
-                    conflicts += 1
-                    self.conflicts += 1
-                    over = max_conflicts is not None and conflicts > max_conflicts
-                    if over or time.monotonic() > deadline:
-                        raise ConcurrentModificationError(
-                            f"other writers changed the catalog {conflicts} times while this "
-                            "change was tried; nothing was written. Retry, or raise "
-                            "commit_timeout."
-                        )
-                    turn.wait()
-                    # Decorrelated jitter: writers that met once do not meet in step again.
-                    pause = min(0.1, random.uniform(0.001, pause * 3))
-                    if not turn.held:
-                        time.sleep(pause)
-            finally:
-                turn.end()
+        turn = fairness.Turn(self.store)
+        try:
+            while batch:
+                view = self.snapshot()
+                change, members, rest = fold(batch, view)
+                if change.table_metadata and view.version == 0:
+                    self._attempt(view, Change(initialise=True))
+                    continue
+                if change.is_empty or self._attempt(view, change):
+                    for ticket in members:
+                        ticket.done = True
+                    batch = rest
+                    continue
+                self.conflicts += 1
+                batch = _patient(batch)
+                turn.wait()
+                # Decorrelated jitter: writers that met once do not meet in step again.
+                pause = min(0.1, random.uniform(0.001, pause * 3))
+                if batch and not turn.held:
+                    time.sleep(pause)
+        finally:
+            turn.end()
 
     def _attempt(self, view: Snapshot, change: Change) -> bool:
         require_put_if_absent(self.store)
@@ -143,8 +139,14 @@ class ManifestLog:
             return False
         self._adopt(view, landed)
         hit("manifest.acknowledged")
-        upkeep.after_commit(self.store, self.uri, landed.dataset, naming)
         return True
+
+    def _upkeep(self) -> None:
+        """Look after fragments and indices; the batch is acknowledged already."""
+        with self._lock:
+            dataset, naming = self._dataset, self._latest.naming
+        if dataset is not None:
+            upkeep.after_commit(self.store, self.uri, dataset, naming)
 
     def _adopt(self, view: Snapshot, landed: Landed) -> None:
         """Take over our own commit without reading it back, if nothing else moved meanwhile."""
@@ -157,6 +159,22 @@ class ManifestLog:
                 self._snapshot = advance(self._snapshot, landed.dataset, self.uri)
             self._dataset = landed.dataset
             self._latest = Latest(landed.dataset.version, landed.naming, landed.e_tag)
+
+
+def _patient(batch: list[Ticket]) -> list[Ticket]:
+    """Return the members that go on after a conflict; the others fail with 14."""
+    staying: list[Ticket] = []
+    for ticket in batch:
+        ticket.conflicts += 1
+        if not ticket.gave_up():
+            staying.append(ticket)
+            continue
+        error = ConcurrentModificationError(
+            f"other writers changed the catalog {ticket.conflicts} times while this change was "
+            "tried; nothing was written. Retry, or raise commit_timeout."
+        )
+        ticket.finish(None, error)
+    return staying
 
 
 _logs: weakref.WeakValueDictionary[tuple[str, tuple[tuple[str, str], ...]], ManifestLog] = (
