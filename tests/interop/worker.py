@@ -83,6 +83,12 @@ class Worker:
                 outcome = "ok"
             except REFUSALS as error:
                 outcome, detail = "refused", type(error).__name__
+            except ln.InternalError as error:
+                # Native lost the directory of its drop to another drop, after taking out the row
+                # (or after another did): it may have happened.
+                if self.peer.kind != "native" or "delete table directory" not in str(error):
+                    raise
+                outcome, detail = "maybe", "directory gone"
             except ln.ConcurrentModificationError as error:
                 # Native: "still conflicting after 20 retries", or lost to another creator.
                 if "concurrently" in str(error):

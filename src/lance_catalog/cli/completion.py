@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import Final
 
@@ -46,13 +45,14 @@ def _candidates(ctx: typer.Context, incomplete: str, *, tables: bool) -> list[st
     from lance_catalog.cli.reading import child_namespaces, child_tables, take
     from lance_catalog.cli.session import Session
 
-    logging.disable()
     session = Session()
     session.quiet = True
     known = {option.name for option in GLOBALS}
     session.take({k: v for k, v in ctx.find_root().params.items() if k in known})
     after = {option.name for option in GLOBALS if option.anywhere}
     session.take({k: v for k, v in ctx.params.items() if k in after})
+    # Warnings of the library end here too, in silence.
+    assert session.output.quiet
     delimiter = session.settings.delimiter
     typed = incomplete.split(delimiter)
     parent, begin = tuple(typed[:-1]), typed[-1]

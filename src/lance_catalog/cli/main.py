@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -66,7 +67,7 @@ def _usage_error(error: typer.TyperException, argv: list[str]) -> None:
 def _early_output(argv: list[str]) -> Output:
     """How to show a mistake in the very arguments that would have said how."""
     words = " ".join(argv).replace("=", " ").split()
-    asked = any(
+    asked = os.environ.get("LANCE_CATALOG_OUTPUT") == Format.JSON or any(
         word in ("--output", "-o") and following == Format.JSON
         for word, following in itertools.pairwise(words)
     )
@@ -102,6 +103,7 @@ def _before_the_noun(ctx: typer.Context, version: bool = False, **given: Any) ->
     try:
         ctx.obj.take(given)
     except CommandError as failure:
+        failure.hint = failure.hint or f"`{PROGRAM} --help` shows the global options"
         ctx.obj.error_output().failure(failure)
         raise typer.Exit(failure.exit_code) from failure
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +18,12 @@ from lance_catalog.cli.options import (
     ParentId,
     Properties,
 )
-from lance_catalog.cli.reading import all_tables, check_limit, child_namespaces, child_tables, walk
+from lance_catalog.cli.reading import (
+    all_namespaces,
+    check_limit,
+    child_namespaces,
+    child_tables,
+)
 from lance_catalog.cli.reading import take as take_names
 from lance_catalog.cli.results import Details, Done, Listing, Plan, Result, Step
 from lance_catalog.cli.session import Session, key_values
@@ -72,14 +78,13 @@ def list_(
     most = check_limit(limit, everything)
     token = None
     if recursive:
-        found: list[Identifier] = []
-        for below in walk(session, names):
-            if after is not None and session.text(below) <= after:
-                continue
-            if most is not None and len(found) == most:
-                token = session.text(found[-1])
-                break
-            found.append(below)
+        found = all_namespaces(session, names)
+        if after is not None:
+            past = session.parse(after)
+            found = [below for below in found if below > past]
+        if most is not None and len(found) > most:
+            found = found[:most]
+            token = session.text(found[-1])
     else:
         listed, token = take_names(child_namespaces(session, names), most, after)
         found = [(*names, name) for name in listed]
@@ -90,10 +95,12 @@ def listing(session: Session, found: list[Identifier], token: str | None) -> Lis
     """Return a list of ids, with notes for people where it is not the whole story."""
     notes = [session.ambiguous(found)]
     if token is not None:
-        notes.append(f"note: there are more; --after '{token}' goes on, --all lists everything")
+        more = f"--after {shlex.quote(token)} goes on"
+        notes.append(f"note: there are more; {more}, --all lists everything")
     return Listing(
         rows=[{**session.row(names), "name": names[-1]} for names in found],
         columns=("text",),
+        titles=("id",),
         plain=("text",),
         note="\n".join(note for note in notes if note is not None) or None,
     )
@@ -156,22 +163,24 @@ def drop(
 def _steps(session: Session, names: Identifier, *, cascade: bool) -> list[Step]:
     """Return what dropping takes along, children first; raise what the drop itself would."""
     from lance_catalog.errors import InvalidInputError, NamespaceNotEmptyError
-    from lance_catalog.identifiers import decode
+    from lance_catalog.identifiers import decode, encode
+    from lance_catalog.lifecycle.purge import check_deletable
 
     if not names:
         raise InvalidInputError("the root namespace cannot be dropped")
     session.catalog.namespace_exists({"id": list(names)})
-    namespaces = list(walk(session, names))
-    tables = [decode(key) for key in take_names(all_tables(session, names), None, None)[0]]
-    if (namespaces or tables) and not cascade:
+    view = session.catalog.snapshot()
+    below = list(view.descendants(encode(names)))
+    if below and not cascade:
         raise NamespaceNotEmptyError(
-            f"namespace '{session.text(names)}' is not empty: {len(namespaces)} namespaces and "
-            f"{len(tables)} tables below it"
+            f"namespace '{session.text(names)}' is not empty: {len(below)} objects below it"
         )
     steps = []
-    for table in tables:
-        location = session.catalog.describe_table({"id": list(table)}).location
-        steps.append(Step("drop table", session.text(table), f"deletes {location}"))
-    for below in reversed([names, *namespaces]):
-        steps.append(Step("drop namespace", session.text(below)))
-    return steps
+    for entry in sorted(below, key=lambda e: decode(e.object_id), reverse=True):
+        text = session.text(decode(entry.object_id))
+        detail = ""
+        if entry.is_table:
+            place = check_deletable(view, entry, f"dropping '{text}'")
+            detail = f"deletes {session.context.store.uri_of(place)}"
+        steps.append(Step(f"drop {entry.object_type}", text, detail))
+    return [*steps, Step("drop namespace", session.text(names))]

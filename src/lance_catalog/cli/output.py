@@ -51,20 +51,28 @@ class Output:
         elif isinstance(result, Done):
             self.message(result.message)
         elif not _is_empty(result):
-            _print(_console(sys.stdout), _as_table(result))
+            _print(sys.stdout, _as_table(result))
         sys.stdout.flush()
         if result.note is not None:
             self.message(result.note)
 
     def message(self, text: str) -> None:
         """Tell people something; nothing when quiet."""
-        if not self.quiet:
+        if self.quiet:
+            return
+        if self.format is Format.JSON:
+            self._line({"note": text})
+        else:
             _write(sys.stderr, visible(text, keep="\n"))
+
+    def _line(self, data: dict[str, Any]) -> None:
+        """With JSON chosen, stderr is JSON too: an object on each line, an error the last."""
+        _write(sys.stderr, json.dumps(data))
 
     def plan(self, plan: Plan) -> None:
         """Show a plan beside a question, whatever the format of the data."""
         _write(sys.stderr, visible(plan.title))
-        _print(_console(sys.stderr), _as_table(plan))
+        _print(sys.stderr, _as_table(plan))
 
     def failure(self, failure: CommandError, trace: str | None = None) -> None:
         """Show why a command failed."""
@@ -78,7 +86,7 @@ class Output:
                 "hint": failure.hint,
                 "exit_code": failure.exit_code,
             }
-            _write(sys.stderr, _json_text({"error": shown}, sys.stderr))
+            self._line({"error": shown})
             return
         _write(sys.stderr, f"error: {visible(failure.message)}")
         if failure.hint is not None:
@@ -155,8 +163,12 @@ def _console(stream: TextIO) -> Console:
     return Console(file=stream, width=None if stream.isatty() else 10_000, highlight=False)
 
 
-def _print(console: Console, what: RenderableType) -> None:
-    console.print(what, soft_wrap=False)
+def _print(stream: TextIO, what: RenderableType) -> None:
+    console = _console(stream)
+    with console.capture() as captured:
+        console.print(what)
+    lines = captured.get().splitlines()
+    _write(stream, "\n".join(line.rstrip() for line in lines))
 
 
 def _json_text(data: Any, stream: TextIO) -> str:
@@ -245,10 +257,9 @@ def _as_table(result: Result) -> RenderableType:
 
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
     match result:
-        case Listing(rows=rows, columns=columns, shorten=shorten):
-            for column in columns:
-                header = "id" if column == "text" else visible(column)
-                table.add_column(Text(header), overflow="fold")
+        case Listing(rows=rows, columns=columns, titles=titles, shorten=shorten):
+            for title in titles or columns:
+                table.add_column(Text(visible(title)), overflow="fold")
             for row in rows:
                 table.add_row(*(cell(row[key], shorten=shorten) for key in columns))
             return table

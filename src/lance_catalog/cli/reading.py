@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from lance_catalog.cli.failures import usage
@@ -11,7 +11,14 @@ if TYPE_CHECKING:
     from lance_catalog.cli.session import Session
     from lance_catalog.identifiers import Identifier
 
-__all__ = ["all_tables", "check_limit", "child_namespaces", "child_tables", "take", "walk"]
+__all__ = [
+    "all_namespaces",
+    "all_tables",
+    "check_limit",
+    "child_namespaces",
+    "child_tables",
+    "take",
+]
 
 _PAGE: Final = 1000
 
@@ -67,8 +74,15 @@ def all_tables(session: Session, names: Identifier) -> Fetch:
     return fetch
 
 
-def walk(session: Session, names: Identifier) -> Iterator[Identifier]:
-    """Yield every namespace below one, parents before children, siblings in order."""
-    for name in take(child_namespaces(session, names), None, None)[0]:
-        yield (*names, name)
-        yield from walk(session, (*names, name))
+def all_namespaces(session: Session, names: Identifier) -> list[Identifier]:
+    """Return every namespace below one, parents before children, siblings in order."""
+    from lance_catalog.identifiers import decode, encode, is_internal_key
+
+    session.catalog.namespace_exists({"id": list(names)})
+    # One moment and one look, where a listing for each namespace would cost a request each.
+    found = session.catalog.snapshot().descendants(encode(names))
+    return sorted(
+        decode(entry.object_id)
+        for entry in found
+        if entry.is_namespace and not is_internal_key(entry.object_id)
+    )

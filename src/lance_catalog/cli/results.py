@@ -23,6 +23,8 @@ class Listing(Result):
     rows: list[dict[str, Any]]
     columns: tuple[str, ...]
     plain: tuple[str, ...]
+    #: What the columns are called; default their keys.
+    titles: tuple[str, ...] | None = None
     #: Cut long values in a table meant for eyes; ids are never cut.
     shorten: bool = False
 

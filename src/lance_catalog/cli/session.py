@@ -51,7 +51,8 @@ class Session:
 
     def take(self, given: Mapping[str, Any]) -> None:
         """Add global options; those after the verb win over those before the noun."""
-        for name, value in given.items():
+        # How to show a mistake comes before what may be one.
+        for name, value in sorted(given.items(), key=lambda item: item[0] != "output"):
             if name in ("yes", "quiet", "debug"):
                 setattr(self, name, getattr(self, name) or bool(value))
             elif name in ("storage", "property"):
@@ -79,7 +80,7 @@ class Session:
         try:
             return self.output
         except CommandError:
-            asked = self._flags.get("output")
+            asked = self._flags.get("output") or os.environ.get("LANCE_CATALOG_OUTPUT")
             return Output(Format.JSON if asked == Format.JSON else Format.TABLE)
 
     @cached_property

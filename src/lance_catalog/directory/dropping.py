@@ -9,7 +9,7 @@ from lance_catalog.config import Mode
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.layout import v1_directory
 from lance_catalog.directory.listing import is_component, occupied
-from lance_catalog.directory.registration import mark_v1
+from lance_catalog.directory.registration import mark_v1, yield_to_rows
 from lance_catalog.directory.resolve import find_table, lookup, require_table
 from lance_catalog.errors import ConcurrentModificationError, TableNotFoundError, storage_errors
 from lance_catalog.identifiers import Identifier, encode, format_text, is_addressable
@@ -97,6 +97,8 @@ def purge_rows(ctx: Context, rows: Sequence[TrashRow]) -> None:
 def _drop_directory(ctx: Context, names: Identifier, hidden: Hidden) -> tuple[str, Hidden]:
     """Drop a table that only its directory tells of: the root-level marker is the commit point."""
     name = names[0]
+    if not is_component(name):
+        raise TableNotFoundError(f"table '{name}' does not exist")
     directory = v1_directory(name)
     with storage_errors(f"dropping '{name}'"):
         present = markers.read(ctx.store, name, directory)
@@ -111,22 +113,18 @@ def _drop_directory(ctx: Context, names: Identifier, hidden: Hidden) -> tuple[st
             elif not ctx.store.any_object(directory):
                 raise TableNotFoundError(f"table '{name}' does not exist")
             if not markers.hide(ctx.store, name, directory, hidden):
-                raise TableNotFoundError(f"table '{name}' was dropped by somebody else just now")
+                _lost_to(ctx, name, directory)
             present = hidden
-    _yield_to_rows(ctx, name, directory, present)
+    yield_to_rows(ctx, name, directory, present)
     purge.purge_directory(ctx.store, name, directory, present)
     return directory, present
 
 
-def _yield_to_rows(ctx: Context, name: str, directory: str, hidden: Hidden) -> None:
-    """Step back when a creation registered the directory while we marked it.
-
-    The other half of what a creation confirms: it wrote its row and looks for our marker.
-    """
-    if ctx.mode is Mode.V1 or not ctx.view().at_location(directory):
-        return
-    with storage_errors(f"unmarking '{name}'"):
-        markers.reveal(ctx.store, name, directory, hidden)
+def _lost_to(ctx: Context, name: str, directory: str) -> None:
+    """Tell why another hiding was first: a deregistered table can still be dropped."""
+    now = markers.read(ctx.store, name, directory)
+    if now is None or purge.is_purging(now):
+        raise TableNotFoundError(f"table '{name}' was dropped by somebody else just now")
     raise ConcurrentModificationError(
-        f"table '{name}' was registered by somebody else while it was dropped; retry"
+        f"table '{name}' was deregistered by somebody else just now; retry to drop it"
     )

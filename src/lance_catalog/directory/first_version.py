@@ -7,17 +7,21 @@ manifest goes through a commit gate; a loser removes the files it wrote, all und
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import lance
 import pyarrow as pa
 from lance.fragment import write_fragments
 
-from lance_catalog.errors import CommitOutcomeUnknownError, storage_errors
+from lance_catalog.errors import CommitOutcomeUnknownError, LanceNamespaceError, storage_errors
 from lance_catalog.failpoints import hit
+from lance_catalog.lifecycle.locations import v1_name
+from lance_catalog.model import user_properties
 from lance_catalog.storage.gate import CommitGate, Outcome
+from lance_catalog.storage.manifests import Naming, manifest_name
 from lance_catalog.storage.port import Store
 
 __all__ = ["FirstVersion", "has_versions", "write_first_version"]
@@ -29,6 +33,8 @@ class FirstVersion:
 
     dataset: Any
     files: tuple[str, ...]
+    #: Manifests by path, each with the transaction id in it: others use the same names.
+    manifests: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def version(self) -> int:
@@ -37,8 +43,17 @@ class FirstVersion:
 
 def has_versions(store: Store, directory: str) -> bool:
     """Whether a table has data: without a version it is only declared."""
+    return bool(_manifests(store, directory))
+
+
+def _manifests(store: Store, directory: str) -> list[str]:
     level = store.list_level(f"{directory}/_versions")
-    return any(".manifest" in info.path and info.size > 0 for info in level.objects)
+    return [i.path for i in level.objects if i.path.endswith(".manifest") and i.size > 0]
+
+
+def _is_of(store: Store, path: str, transaction: str) -> bool:
+    """Whether the manifest at a path was made by a transaction: Lance writes its id into it."""
+    return transaction.encode() in (store.get(path) or b"")
 
 
 def write_first_version(
@@ -51,11 +66,44 @@ def write_first_version(
     uri = store.uri_of(directory)
     options = dict(store.lance_options) or None
     files: list[str] = []
+    manifests: dict[str, str] = {}
     gate = CommitGate(store, directory, 0, on_step=lambda step: hit(f"table.version_{step}"))
+    try:
+        dataset = _write(store, directory, data, properties, gate, files, manifests)
+    except CommitOutcomeUnknownError:
+        raise  # It may have landed: what it points at must stay.
+    except LanceNamespaceError:
+        gate.discard_staged()
+        discard(store, directory, files, manifests)
+        raise
+    if dataset is None:
+        discard(store, directory, files)
+        return None
+    return FirstVersion(dataset, tuple(files), manifests)
+
+
+def _write(
+    store: Store,
+    directory: str,
+    data: pa.Table,
+    properties: Mapping[str, str],
+    gate: CommitGate,
+    files: list[str],
+    manifests: dict[str, str],
+) -> Any:
+    """Write and commit; ``files`` and ``manifests`` grow with what is on disk."""
+    uri = store.uri_of(directory)
+    options = dict(store.lance_options) or None
     with storage_errors(f"writing a table at {uri}"):
-        planned: Any = write_fragments(
-            data, uri, mode="create", return_transaction=True, storage_options=options
-        )
+        try:
+            planned: Any = write_fragments(
+                data, uri, mode="create", return_transaction=True, storage_options=options
+            )
+        except OSError:
+            # Lance looks first, and says so in words only.
+            if has_versions(store, directory):
+                return None
+            raise
         files += [
             f"{directory}/data/{file.path}"
             for fragment in planned.operation.fragments
@@ -67,13 +115,57 @@ def write_first_version(
         dataset = _commit(store, uri, transaction, gate, directory)
         gate.discard_staged()
         if dataset is None:
-            discard(store, directory, files)
             return None
-        files.append(gate.final_path(1))
+        manifests[gate.final_path(1)] = transaction.uuid
         if properties:
             dataset = lance.dataset(uri, storage_options=options)
             dataset.update_metadata(dict(properties))
-    return FirstVersion(dataset, tuple(files))
+            _note(store, directory, dataset, dataset.version, files, manifests)
+    return dataset
+
+
+def overwrite(
+    store: Store, directory: str, data: pa.Table, properties: Mapping[str, str]
+) -> FirstVersion:
+    """Replace rows and properties of a table by new versions on top; say what was written."""
+    uri = store.uri_of(directory)
+    options = dict(store.lance_options) or None
+    dataset = lance.write_dataset(data, uri, mode="overwrite", storage_options=options)
+    files = [
+        f"{directory}/data/{file.path}"
+        for fragment in dataset.get_fragments()
+        for file in fragment.metadata.files
+    ]
+    versions = [dataset.version]
+    if user_properties(dict(dataset.metadata)) != dict(properties):
+        dataset.update_metadata(dict(properties), replace=True)
+        versions.append(dataset.version)
+    manifests: dict[str, str] = {}
+    for version in versions:
+        _note(store, directory, dataset, version, files, manifests)
+    return FirstVersion(dataset, tuple(files), manifests)
+
+
+def _note(
+    store: Store,
+    directory: str,
+    dataset: Any,
+    version: int,
+    files: list[str],
+    manifests: dict[str, str],
+) -> None:
+    """Note the files of a version that Lance wrote without a gate."""
+    made = dataset.read_transaction(version)
+    files.append(f"{directory}/_transactions/{made.read_version}-{made.uuid}.txn")
+    for naming in Naming:
+        path = f"{directory}/_versions/{manifest_name(version, naming)}"
+        if store.head(path) is not None:
+            manifests[path] = made.uuid
+
+
+def still_there(store: Store, manifests: Mapping[str, str]) -> bool:
+    """Whether manifests are still those that their writer put there."""
+    return all(_is_of(store, path, token) for path, token in manifests.items())
 
 
 def _commit(store: Store, uri: str, transaction: Any, gate: CommitGate, directory: str) -> Any:
@@ -98,13 +190,33 @@ def _commit(store: Store, uri: str, transaction: Any, gate: CommitGate, director
             ) from error
         if gate.outcome is Outcome.LANDED:
             return lance.dataset(uri, version=1, storage_options=dict(store.lance_options) or None)
-        if gate.outcome is Outcome.REFUSED or "already exists" in str(error).lower():
+        # Who comes to a table that is there already may fail before the gate is asked.
+        if gate.outcome is Outcome.REFUSED or has_versions(store, directory):
             return None
         raise
 
 
-def discard(store: Store, directory: str, files: list[str] | tuple[str, ...]) -> None:
-    """Remove files this writer made, and the folders that are empty then."""
-    store.delete(files)
+def discard(
+    store: Store,
+    directory: str,
+    files: Sequence[str],
+    manifests: Mapping[str, str] | None = None,
+) -> None:
+    """Remove files this writer made, and the folders that are empty then.
+
+    A manifest only while it is this writer's: after a drop the next creation puts its own under
+    the same name. The lock keeps a drop from passing between the look and the deletion. Nothing
+    goes when somebody has written a version on top, for that one needs the files.
+    """
+    # Only places named after their table are used again, so only they need the lock.
+    shared = v1_name(directory) is not None and manifests
+    with store.exclusive() if shared else nullcontext():
+        own = [p for p, token in (manifests or {}).items() if _is_of(store, p, token)]
+        others = set(_manifests(store, directory)) - set(own)
+        if own and others:
+            return
+        if not others:
+            own.append(f"{directory}/_versions/latest_version_hint.json")
+        store.delete([*own, *files])
     for folder in ("data", "_transactions", "_versions"):
         store.prune(f"{directory}/{folder}")

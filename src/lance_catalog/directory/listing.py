@@ -43,7 +43,11 @@ def list_names(store: Store) -> list[str]:
     """Return the names of the visible V1 tables, sorted: one listing, one probe per table."""
     with storage_errors(_WHAT):
         level = store.list_level()
-        hidden = {info.path.removesuffix(markers.SUFFIX) for info in level.objects}
+        hidden = {
+            info.path.removesuffix(markers.SUFFIX)
+            for info in level.objects
+            if info.path.endswith(markers.SUFFIX)
+        }
         names = [
             name
             for folder in level.folders

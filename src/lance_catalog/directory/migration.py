@@ -13,12 +13,13 @@ from typing import Final
 from lance_catalog.config import Mode
 from lance_catalog.directory import listing
 from lance_catalog.directory.context import Context
+from lance_catalog.directory.registration import table_properties
 from lance_catalog.errors import InvalidInputError, UnsupportedOperationError
 from lance_catalog.failpoints import hit
 from lance_catalog.identifiers import check_new_name, encode
 from lance_catalog.lifecycle.locations import SUFFIX
 from lance_catalog.manifest import Change, Snapshot
-from lance_catalog.model import Entry, Kind
+from lance_catalog.model import Entry, Kind, dump_metadata
 
 __all__ = ["MigrationReport", "migrate"]
 
@@ -80,13 +81,19 @@ def _refusal(view: Snapshot, name: str) -> str | None:
 def _register(ctx: Context, names: list[str]) -> list[str]:
     """Add rows for a batch, leaving out what somebody else registered meanwhile."""
 
+    # A V1 table keeps its properties in its own metadata; from now on the row has them (R14).
+    properties = {name: dump_metadata(table_properties(ctx, name + SUFFIX)) for name in names}
+
     def plan(view: Snapshot) -> tuple[Change, list[str]]:
         fresh = [
             name
             for name in names
             if view.get(encode((name,))) is None and not view.at_location(name + SUFFIX)
         ]
-        rows = tuple(Entry(encode((name,)), Kind.TABLE.value, name + SUFFIX) for name in fresh)
+        rows = tuple(
+            Entry(encode((name,)), Kind.TABLE.value, name + SUFFIX, properties[name])
+            for name in fresh
+        )
         return Change(add=rows), fresh
 
     registered = ctx.commit(plan)

@@ -50,7 +50,7 @@ from lance_catalog.model import (
 )
 from lance_catalog.storage.capabilities import require_put_if_absent
 
-__all__ = ["deregister", "mark_v1", "register", "rename"]
+__all__ = ["deregister", "mark_v1", "register", "rename", "table_properties", "yield_to_rows"]
 
 log = logging.getLogger(__name__)
 
@@ -93,14 +93,53 @@ def _deregister_directory(
     """V1: the root-level marker is the commit point (R7)."""
     name = v1_name(found.location)
     assert name is not None
-    properties = _table_properties(ctx, found.location)
+    properties = table_properties(ctx, found.location)
     with storage_errors(f"deregistering '{name}'"):
         if not markers.hide(ctx.store, name, found.location, hidden):
             raise TableNotFoundError(f"table '{name}' was deregistered by somebody else just now")
+    yield_to_rows(ctx, name, found.location, hidden)
     return found.location, properties
 
 
-def _table_properties(ctx: Context, place: str) -> dict[str, str]:
+def yield_to_rows(ctx: Context, name: str, directory: str, hidden: Hidden) -> None:
+    """Step back when somebody registered the directory while we marked it.
+
+    The other half of what creating, registering and renaming confirm: they write their row and
+    look for our marker.
+    """
+    if ctx.mode is Mode.V1 or not ctx.view().at_location(directory):
+        return
+    with storage_errors(f"unmarking '{name}'"):
+        markers.reveal(ctx.store, name, directory, hidden)
+    raise ConcurrentModificationError(
+        f"table '{name}' was registered by somebody else meanwhile; look again and retry"
+    )
+
+
+def _confirm(ctx: Context, row: Entry) -> None:
+    """Make sure, after giving a directory a row, that nobody hid or dropped it by its directory."""
+    place = row.location or ""
+    name = v1_name(place)
+    if name is None:
+        return
+    with storage_errors(f"confirming '{row.object_id}'"):
+        hidden = markers.read(ctx.store, name, place)
+        if hidden is None and ctx.store.any_object(place):
+            return
+
+    def undo(view: Snapshot) -> tuple[Change, None]:
+        mine = [e for e in view.rows_of(row.object_id) if e.location == place]
+        return Change(remove=tuple(mine)), None
+
+    ctx.commit(undo)
+    raise ConcurrentModificationError(
+        f"the table at '{place}' was dropped or deregistered by somebody else meanwhile; "
+        "nothing was changed. Look again and retry."
+    )
+
+
+def table_properties(ctx: Context, place: str) -> dict[str, str]:
+    """Return the properties in a table's own metadata: where V1 keeps them."""
     with storage_errors(f"reading the properties at {place}"):
         if not has_versions(ctx.store, place):
             return {}
@@ -120,6 +159,9 @@ def mark_v1(ctx: Context, location: str, hidden: Hidden) -> None:
     try:
         with storage_errors(f"marking {location}"):
             markers.hide(ctx.store, name, location, hidden)
+            if not any(row.hidden.drop_id == hidden.drop_id for row in trash.rows(ctx.view())):
+                # Brought back before the marker was there to be removed: it is ours to remove.
+                markers.unhide(ctx.store, name, location, hidden)
     except LanceNamespaceError as error:
         log.warning("'%s' is hidden here, but not yet for V1 readers: %s", name, error)
 
@@ -150,6 +192,9 @@ def register(
         former = _former(view, place, existing)
         _require_table_at(ctx, view, names, place, former)
         stored = dict(given)
+        if former is None and v1_name(place) is not None:
+            # A V1 table keeps its properties in its own metadata (R14).
+            stored = {**table_properties(ctx, place), **given}
         remove: list[Entry] = [] if former is None else [former.entry]
         row = Entry(encode(names), Kind.TABLE.value, place, dump_metadata(stored))
         replaces: dict[str, Entry] = {}
@@ -169,6 +214,7 @@ def register(
 
     answer = ctx.commit(plan)
     _unmark_v1(ctx, place)
+    _confirm(ctx, Entry(encode(names), Kind.TABLE.value, place))
     return place, answer
 
 
@@ -222,7 +268,10 @@ def _unmark_v1(ctx: Context, place: str) -> None:
     with storage_errors(f"unmarking {place}"):
         hidden = markers.read(ctx.store, name, place)
         if hidden is not None and hidden.state is HiddenState.DEREGISTERED:
-            markers.reveal(ctx.store, name, place, hidden)
+            try:
+                markers.reveal(ctx.store, name, place, hidden)
+            except ConcurrentModificationError as error:
+                log.warning("'%s' is registered, its marker is another's to remove: %s", name, error)
 
 
 def _register_directory(
@@ -249,7 +298,7 @@ def _register_directory(
                 dict(properties)
             )
         markers.reveal(ctx.store, name, directory, hidden)
-    return _table_properties(ctx, directory)
+    return table_properties(ctx, directory)
 
 
 def rename(ctx: Context, names: Identifier, new_name: str, new_parent: Identifier | None) -> None:
@@ -263,7 +312,7 @@ def rename(ctx: Context, names: Identifier, new_name: str, new_parent: Identifie
     target = (parent_of(names) if new_parent is None else new_parent) + (new_name,)
     check_new_name(target, stored=True)
 
-    def plan(view: Snapshot) -> tuple[Change, None]:
+    def plan(view: Snapshot) -> tuple[Change, Entry | None]:
         found = require_table(ctx, view, names)
         require_namespace(view, parent_of(target))
         if namespace_exists(view, target) or find_table(ctx, view, target) is not None:
@@ -273,10 +322,14 @@ def rename(ctx: Context, names: Identifier, new_name: str, new_parent: Identifie
         if found.entry is None:
             if overlapping(view, found.location):
                 raise ConcurrentModificationError(f"'{found.location}' was taken meanwhile; retry")
-            row = Entry(encode(target), Kind.TABLE.value, found.location)
-            return Change(add=(row,)), None
+            # Until now its properties were in its own metadata only (R14).
+            properties = dump_metadata(table_properties(ctx, found.location))
+            row = Entry(encode(target), Kind.TABLE.value, found.location, properties)
+            return Change(add=(row,)), row
         old = found.entry
         row = Entry(encode(target), old.object_type, old.location, old.metadata)
         return Change(view.rows_of(old.object_id), (row,), {row.object_id: old}), None
 
-    ctx.commit(plan)
+    added = ctx.commit(plan)
+    if added is not None:
+        _confirm(ctx, added)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import lance
@@ -35,10 +36,12 @@ from lance_catalog.identifiers import (
     check_new_name,
     encode,
     format_text,
+    is_internal_key,
     parent_of,
 )
 from lance_catalog.lifecycle import markers
 from lance_catalog.lifecycle.locations import overlapping, v1_name
+from lance_catalog.lifecycle.states import Hidden, HiddenState
 from lance_catalog.manifest import Change, Snapshot
 from lance_catalog.model import Entry, Kind, check_user_properties, dump_metadata, user_properties
 from lance_catalog.storage.capabilities import require_put_if_absent
@@ -77,11 +80,16 @@ def declare(
         raise TableAlreadyExistsError(
             f"table '{format_text(names)}' was declared by somebody else just now"
         )
-    hit("table.reserved")
+    try:
+        hit("table.reserved")
+    except OSError:
+        ctx.store.delete([path])
+        ctx.store.prune(place)
+        raise
     if ctx.mode is Mode.V1:
         return Created(place, {})
     row = Entry(encode(names), Kind.TABLE.value, place, dump_metadata(given))
-    _register(ctx, names, row, (path,))
+    _register(ctx, names, row, _Written((path,)))
     return Created(place, given)
 
 
@@ -110,9 +118,9 @@ def create(
         raise _taken(names)
     row = Entry(encode(names), Kind.TABLE.value, place, dump_metadata(given))
     if ctx.mode is Mode.V1:
-        _confirm(ctx, names, place, written.files)
+        _confirm(ctx, names, place, _Written.of(written))
     else:
-        _register(ctx, names, row, written.files)
+        _register(ctx, names, row, _Written.of(written))
     return Created(place, given, written.version)
 
 
@@ -131,21 +139,20 @@ def _create_over(
     if declared:
         written = first_version.write_first_version(ctx.store, place, data, given)
         if written is not None:
-            _confirm(ctx, found.names, place, written.files, found.entry)
+            _confirm_over(ctx, found, _Written.of(written), given)
             return Created(place, _set_properties(ctx, found, given), written.version)
     if mode == "create":
         raise _taken(found.names)
-    uri = ctx.store.uri_of(place)
-    options = dict(ctx.store.lance_options) or None
     with storage_errors(f"writing '{format_text(found.names)}'"):
         if mode == "exist_ok":
-            dataset = lance.dataset(uri, storage_options=options)
+            options = dict(ctx.store.lance_options) or None
+            dataset = lance.dataset(ctx.store.uri_of(place), storage_options=options)
             return Created(place, _properties_of(found, dataset), dataset.version)
-        dataset = lance.write_dataset(data, uri, mode="overwrite", storage_options=options)
-        if user_properties(dict(dataset.metadata)) != given:
-            dataset.update_metadata(dict(given), replace=True)
+        written = first_version.overwrite(ctx.store, place, data, given)
+    if found.entry is not None:
+        _require_still(ctx, found, _Written.of(written))
     _set_properties(ctx, found, given, replace=True)
-    return Created(place, given, dataset.version)
+    return Created(place, given, written.version)
 
 
 def _properties_of(found: FoundTable, dataset: Any) -> dict[str, str]:
@@ -243,14 +250,26 @@ def _v1_place_free(ctx: Context, view: Snapshot, name: str) -> bool:
         )
 
 
-def _register(ctx: Context, names: Identifier, row: Entry, files: tuple[str, ...]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What a creation put on disk: files of its own, and manifests whose names others use too."""
+
+    files: tuple[str, ...]
+    manifests: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, made: first_version.FirstVersion) -> _Written:
+        return cls(made.files, made.manifests)
+
+
+def _register(ctx: Context, names: Identifier, row: Entry, written: _Written) -> None:
     """Commit the row of a new table; a loser removes what it wrote, and only that."""
 
     def plan(view: Snapshot) -> tuple[Change, None]:
         require_namespace(view, parent_of(names))
         existing = view.get(row.object_id)
         if existing is not None:
-            if _is_declared_here(existing, row, files):
+            if _is_declared_here(ctx, existing, row, written):
                 return Change(), None
             raise _taken(names)
         others = overlapping(view, row.location or "")
@@ -265,35 +284,70 @@ def _register(ctx: Context, names: Identifier, row: Entry, files: tuple[str, ...
     except CommitOutcomeUnknownError:
         raise  # It may be registered: what it points at must stay.
     except LanceNamespaceError:
-        _withdraw(ctx, row.location or "", files)
+        _withdraw(ctx, row.location or "", written)
         raise
     hit("table.registered")
-    _confirm(ctx, names, row.location or "", files, row)
+    _confirm(ctx, names, row.location or "", written, row)
 
 
-def _is_declared_here(existing: Entry, row: Entry, files: tuple[str, ...]) -> bool:
+def _is_declared_here(ctx: Context, existing: Entry, row: Entry, written: _Written) -> bool:
     """Whether somebody declared the same table at the same place while we wrote its data.
 
-    The first version is ours (the gate let nobody else), so declare, then create: both hold.
+    The first version is still ours (the gate let nobody else), so declare, then create: both hold.
     """
-    wrote_data = any("/_versions/" in path for path in files)
-    return wrote_data and existing.is_table and existing.location == row.location
+    if not existing.is_table or existing.location != row.location or not written.manifests:
+        return False
+    return first_version.still_there(ctx.store, written.manifests)
 
 
-def _withdraw(ctx: Context, place: str, files: tuple[str, ...]) -> None:
-    """Remove what a loser wrote, unless a row now owns the place and may rely on it."""
-    if ctx.mode is not Mode.V1 and ctx.view().at_location(place):
-        return
+def _withdraw(ctx: Context, place: str, written: _Written) -> None:
+    """Remove what a loser wrote; a reservation stays when a live row relies on it."""
+    if ctx.mode is not Mode.V1 and not written.manifests:
+        rows = ctx.view().at_location(place)
+        if any(not is_internal_key(row.object_id) for row in rows):
+            return
     with storage_errors("removing the files of a refused creation"):
-        first_version.discard(ctx.store, place, files)
+        first_version.discard(ctx.store, place, written.files, written.manifests)
         ctx.store.prune(place)
+
+
+def _confirm_over(
+    ctx: Context, found: FoundTable, written: _Written, given: dict[str, str]
+) -> None:
+    """Make sure that a declared table is still the one that was filled."""
+    if found.entry is not None:
+        _require_still(ctx, found, written)
+    elif ctx.mode is Mode.V1:
+        _confirm(ctx, found.names, found.location, written)
+    else:
+        # Creating a root table registers it (C17), also where only a directory told of it.
+        row = Entry(
+            encode(found.names), Kind.TABLE.value, found.location, dump_metadata(given)
+        )
+        _register(ctx, found.names, row, written)
+
+
+def _require_still(ctx: Context, found: FoundTable, written: _Written) -> None:
+    """Raise 14, and take back what was written, unless the row still has its name and place.
+
+    A drop changes the row before it touches the data, so a row that is there has its data.
+    """
+    current = ctx.view().get(encode(found.names))
+    assert found.entry is not None
+    if current is not None and current.is_table and current.location == found.entry.location:
+        return
+    _withdraw(ctx, found.location, written)
+    raise ConcurrentModificationError(
+        f"table '{format_text(found.names)}' was dropped or renamed while it was written; "
+        "look again and retry"
+    )
 
 
 def _confirm(
     ctx: Context,
     names: Identifier,
     place: str,
-    files: tuple[str, ...],
+    written: _Written,
     row: Entry | None = None,
 ) -> None:
     """Make sure that a drop by directory did not pass us by, before acknowledging.
@@ -305,20 +359,27 @@ def _confirm(
     if name is None:
         return
     with storage_errors(f"confirming '{format_text(names)}'"):
-        marked = ctx.store.head(markers.marker_path(name)) is not None
+        body = ctx.store.get(markers.marker_path(name))
+        marked = body is not None
+        if body is not None and ctx.mode is Mode.V1:
+            # Deregistered as soon as it was there: created, then hidden, and so it stays.
+            marked = Hidden.from_body(body, name).state is HiddenState.PURGING
         # Transaction files are Lance's own business: it may keep them inline.
-        kept = (path for path in files if "/_transactions/" not in path)
-        lost = [path for path in kept if ctx.store.head(path) is None]
+        kept = (path for path in written.files if "/_transactions/" not in path)
+        lost = any(ctx.store.head(path) is None for path in kept)
+        lost = lost or not first_version.still_there(ctx.store, written.manifests)
+        # Whoever is at the same place now, with data of its own, relies on the row.
+        taken = lost and first_version.has_versions(ctx.store, place)
     if not marked and not lost:
         return
-    if row is not None:
+    if row is not None and not taken:
 
         def undo(view: Snapshot) -> tuple[Change, None]:
             mine = [e for e in view.rows_of(row.object_id) if e.location == row.location]
             return Change(remove=tuple(mine)), None
 
         ctx.commit(undo)
-    _withdraw(ctx, place, files)
+    _withdraw(ctx, place, written)
     raise ConcurrentModificationError(
         f"table '{format_text(names)}' was dropped by somebody else while it was created; "
         "nothing is left of it. Retry."

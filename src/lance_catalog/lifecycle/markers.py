@@ -27,6 +27,7 @@ __all__ = [
     "marker_path",
     "read",
     "reveal",
+    "unhide",
 ]
 
 SUFFIX: Final = ".deleted"
@@ -70,6 +71,14 @@ def hide(store: Store, name: str, directory: str, hidden: Hidden) -> bool:
     store.put(f"{directory}/{NESTED}", NESTED_BODY)
     hit("marker.nested_written")
     return True
+
+
+def unhide(store: Store, name: str, directory: str, hidden: Hidden) -> None:
+    """Take back one's own hiding, if it still is."""
+    body = store.get(marker_path(name))
+    if body is not None and Hidden.from_body(body, name).drop_id == hidden.drop_id:
+        store.delete([f"{directory}/{NESTED}"])
+        store.delete([marker_path(name)])
 
 
 def claim(store: Store, name: str, hidden: Hidden, verb: str, *, resume: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from lance_catalog.errors import InvalidTableStateError, TableNotFoundError, storage_errors
@@ -69,7 +70,9 @@ def purge_row(log: ManifestLog, row: TrashRow, progress: Progress | None = None)
         location = normalise(current.location) or ""
         if not _is_aside(store, drop_id):
             location = check_deletable(view, current, what)
-            store.move_aside(location, aside)
+            # Creations that are refused look, under the lock, whose files they remove.
+            with store.exclusive() if v1_name(location) is not None else nullcontext():
+                store.move_aside(location, aside)
         hit("purge.moved_aside")
         count = _delete(store, location, aside, progress)
         hit("purge.deleted")

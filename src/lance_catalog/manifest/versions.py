@@ -48,16 +48,17 @@ class VersionFinder:
         """Return the latest version, starting from what is known; ``NONE`` without a table."""
         if self._store.remote:
             return self._from_listing()
+        # The hint alone is no place to start from: a native writer that slept across a clean-up
+        # commits into the past and leaves the hint there (tests/interop/test_sleepers.py). Step
+        # by step from a version that is still there no gap is overlooked.
         hint = hinted_version(self._store, self._directory)
-        start = self._look(known.version, known.naming) if known.version >= hint else None
-        if start is None and hint:
-            start = self._look(hint, Naming.V2) or self._look(hint, Naming.V1)
+        start = self._look(known.version, known.naming)
         if start is None:
             return self._from_listing()
         for _ in range(_STEPS):
             after = self._look(start.version + 1, start.naming)
             if after is None:
-                return start
+                return start if start.version >= hint else self._from_listing()
             start = after
         return self._from_listing()
 

@@ -27,7 +27,7 @@ from lance_catalog.manifest.snapshot import Snapshot
 from lance_catalog.manifest.upkeep import choose_merge
 from lance_catalog.model import Entry
 from lance_catalog.storage.gate import CommitGate, Outcome
-from lance_catalog.storage.manifests import Naming
+from lance_catalog.storage.manifests import Naming, newest_versions
 from lance_catalog.storage.port import Store
 
 __all__ = ["Attempt", "Landed"]
@@ -58,10 +58,12 @@ class Attempt:
         """Return what landed, or None when another writer was first: nothing of ours is left."""
         try:
             operation, rows, merged = self._operation(change)
-        except BaseException:
+            hit("manifest.data_written")
+        except BaseException as error:
             self._discard()
+            if isinstance(error, OSError) and self._was_made_meanwhile():
+                return None
             raise
-        hit("manifest.data_written")
         gate = CommitGate(
             self.store,
             DIRECTORY,
@@ -204,9 +206,18 @@ class Attempt:
         text = str(error)
         if "ncompatible transaction" in text or "conflict" in text.lower():
             return None
+        if self._was_made_meanwhile():
+            return None
         self._discard()
         gate.discard_staged()
         raise gate.error or error
+
+    def _was_made_meanwhile(self) -> bool:
+        """Whether the manifest came into being while we made it: Lance then fails in its own words.
+
+        It looks for version 0, or says that the dataset exists, before it asks the gate.
+        """
+        return self.view.version == 0 and bool(newest_versions(self.store, DIRECTORY))
 
     def _resolve(self, gate: CommitGate, error: Exception) -> None:
         """Find out what became of a put whose reply was lost: the bytes at the name tell."""

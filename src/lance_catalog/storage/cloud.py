@@ -61,6 +61,8 @@ class CloudStore(Store):
         return f"{self.uri}/{quote(check_path(path), safe='/$')}"
 
     def list_level(self, prefix: str = "") -> Level:
+        if _impossible(prefix):
+            return Level()
         found = _guard(
             f"listing {prefix or 'the root'}",
             lambda: obstore.list_with_delimiter(self._store, prefix or None),
@@ -69,12 +71,16 @@ class CloudStore(Store):
         return Level(names, [_info(meta) for meta in found["objects"]])
 
     def list_first(self, prefix: str) -> list[ObjectInfo]:
+        if _impossible(prefix):
+            return []
         # Object stores list in the order of keys; the first chunk is the first page.
         stream = obstore.list(self._store, check_path(prefix), chunk_size=_BATCH)
         chunk = _guard(f"listing {prefix}", lambda: next(stream, None))
         return [] if chunk is None else [_info(meta) for meta in chunk]
 
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
+        if _impossible(prefix):
+            return
         stream = obstore.list(self._store, check_path(prefix), chunk_size=_BATCH)
         while True:
             chunk = _guard(f"listing {prefix}", lambda: next(stream, None))
@@ -84,6 +90,9 @@ class CloudStore(Store):
                 yield _info(meta)
 
     def get(self, path: str) -> bytes | None:
+        if _impossible(path):
+            return None
+
         def read() -> bytes | None:
             try:
                 return obstore.get(self._store, check_path(path)).bytes().to_bytes()
@@ -93,6 +102,9 @@ class CloudStore(Store):
         return _guard(f"reading {path}", read)
 
     def head(self, path: str) -> ObjectInfo | None:
+        if _impossible(path):
+            return None
+
         def look() -> ObjectInfo | None:
             try:
                 return _info(obstore.head(self._store, check_path(path)))
@@ -177,6 +189,11 @@ class CloudStore(Store):
             return str(error)
         finally:
             self.delete([path])
+
+
+def _impossible(path: str) -> bool:
+    """Whether obstore takes no such path at all: then no object of ours has it."""
+    return any(char < " " or char == "\x7f" for char in path)
 
 
 def _info(meta: Mapping[str, Any]) -> ObjectInfo:

@@ -118,11 +118,15 @@ class CommitGate:
         """Whether no version above this one is known, at the least cost.
 
         On an object store one listing, newest first; on a disk the hint that every writer
-        leaves, because a listing there grows with the versions kept.
+        leaves, because a listing there grows with the versions kept. A hint that is ahead only
+        makes us list.
         """
-        if self.store.remote and self.naming is Naming.V2:
-            return max(newest_versions(self.store, self.directory), default=0) == version
-        return self._present(version) and hinted_version(self.store, self.directory) <= version
+        if not (self.store.remote and self.naming is Naming.V2):
+            if not self._present(version):
+                return False
+            if hinted_version(self.store, self.directory) <= version:
+                return True
+        return max(newest_versions(self.store, self.directory), default=0) == version
 
     def _present(self, version: int) -> bool:
         if version == 0:

@@ -23,6 +23,8 @@ __all__ = ["STAGING_PREFIX", "LocalStore"]
 STAGING_PREFIX: Final = ".lance-catalog-staging-"
 #: Never deleted: a lock on a file that others may unlink guards nothing.
 LOCK: Final = ".lock"
+#: How many objects :meth:`LocalStore.list_first` looks at.
+_FIRST: Final = 32
 # Lance reads these as they are; a location without %24 is what people recognise.
 _SAFE: Final = "/$"
 
@@ -58,6 +60,23 @@ class LocalStore(Store):
         except FileNotFoundError:
             return Level()
         return level
+
+    def list_first(self, prefix: str) -> list[ObjectInfo]:
+        # Names cost little, a stat for each of thousands of them does not.
+        try:
+            names = sorted(os.listdir(self._absolute(prefix)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        found: list[ObjectInfo] = []
+        for name in names:
+            if len(found) == _FIRST:
+                break
+            path = self._absolute(f"{prefix}/{name}")
+            if name.startswith(STAGING_PREFIX) or os.path.isdir(path):
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                found.append(_info(f"{prefix}/{name}", os.stat(path)))
+        return found
 
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
         base = self._absolute(prefix)
@@ -106,8 +125,8 @@ class LocalStore(Store):
         staged = os.path.join(folder, STAGING_PREFIX + uuid.uuid4().hex)
         # Another process may prune the empty folder between the two calls: make it again.
         for attempt in range(16):
-            os.makedirs(folder, exist_ok=True)
             try:
+                os.makedirs(folder, exist_ok=True)
                 with open(staged, "xb") as file:
                     file.write(data)
                 return staged
@@ -173,8 +192,11 @@ class LocalStore(Store):
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
         folder = os.path.join(self.path, "__claims")
-        os.makedirs(folder, exist_ok=True)
-        number = os.open(os.path.join(folder, LOCK), os.O_CREAT | os.O_RDWR, 0o666)
+        try:
+            number = _open_lock(folder)
+        except FileNotFoundError:
+            # Pruned, empty, by the end of another claim: once the lock is in, it stays.
+            number = _open_lock(folder)
         try:
             fcntl.flock(number, fcntl.LOCK_EX)
             yield
@@ -183,7 +205,7 @@ class LocalStore(Store):
 
     def move_aside(self, source: str, target: str) -> bool | None:
         destination = self._absolute(target)
-        os.makedirs(os.path.dirname(destination), exist_ok=True)
+        _make_folder(os.path.dirname(destination))
         try:
             os.rename(self._absolute(source), destination)
         except FileNotFoundError:
@@ -220,6 +242,22 @@ class LocalStore(Store):
 def _info(path: str, stat: os.stat_result) -> ObjectInfo:
     tag = f"{stat.st_ino:x}-{stat.st_mtime_ns // 1000:x}-{stat.st_size:x}"
     return ObjectInfo(path, stat.st_size, stat.st_mtime_ns // 1_000_000, tag)
+
+
+def _open_lock(folder: str) -> int:
+    _make_folder(folder)
+    return os.open(os.path.join(folder, LOCK), os.O_CREAT | os.O_RDWR, 0o666)
+
+
+def _make_folder(path: str) -> None:
+    """Make a folder and those above it, though others may remove empty ones at the same time."""
+    for _ in range(16):
+        try:
+            os.makedirs(path, exist_ok=True)
+            return
+        except FileNotFoundError:
+            continue
+    os.makedirs(path, exist_ok=True)
 
 
 def _raise_unless_gone(error: OSError) -> None:

@@ -41,7 +41,7 @@ def parse_manifest_name(name: str) -> tuple[int, Naming] | None:
 def hinted_version(store: Store, directory: str) -> int:
     """Return the version Lance's hint names, 0 without a usable one.
 
-    Only a hint: it may lag behind. But when it is ahead of what we believe, it is right.
+    Only a hint: it may lag behind, or lie. Ahead of what we believe it is a reason to list.
     """
     data = store.get(f"{directory}/_versions/{HINT}")
     try:
@@ -55,16 +55,12 @@ def newest_versions(
 ) -> dict[int, tuple[Naming, str | None]]:
     """Return versions with their naming scheme and e_tag; empty files are placeholders, not them.
 
-    V2 names sort newest first, so on an object store the first page of a listing is enough and
-    is one request; ``everything`` asks for all of them, wherever.
+    V2 names sort newest first, so the first page of a listing is enough: one request on an object
+    store, a few stats on a disk; ``everything`` asks for all of them.
     """
     prefix = f"{directory}/_versions"
     found: dict[int, tuple[Naming, str | None]] = {}
-    objects = (
-        store.list_level(prefix).objects
-        if everything or not store.remote
-        else store.list_first(prefix)
-    )
+    objects = store.list_level(prefix).objects if everything else store.list_first(prefix)
     for info in objects:
         parsed = parse_manifest_name(info.path.rsplit("/", 1)[-1])
         if parsed is not None and info.size > 0:

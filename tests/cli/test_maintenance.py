@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.cli.support import Cli, digest
+
+
+@pytest.fixture
+def old(root: Path) -> Cli:
+    """A root with two tables made by V1, seen in compatibility mode."""
+    v1 = Cli(root, "v1")
+    v1.create("a")
+    v1.create("b")
+    return Cli(root, "compat")
+
+
+def test_migrate_with_a_dry_run_first(old: Cli) -> None:
+    before = digest(old.root)
+    rows = old.json("migrate", "--dry-run")
+    assert [(row["outcome"], row["name"]) for row in rows] == [
+        ("registered", "a"),
+        ("registered", "b"),
+    ]
+    assert digest(old.root) == before
+    v2 = Cli(old.root, "v2")
+    assert v2.plain("table", "list") == []
+    told = old.ok("migrate")
+    assert "registered 2" in told.err
+    assert v2.plain("table", "list") == ["a", "b"]
+    assert [row["outcome"] for row in old.json("migrate")] == ["already", "already"]
+
+
+def test_migrate_needs_a_manifest(old: Cli) -> None:
+    ran = Cli(old.root, "v1").run("migrate")
+    assert ran.code == 1
+    assert "--mode compat" in ran.err
+
+
+def test_migrate_tells_what_it_skips(old: Cli) -> None:
+    Cli(old.root, "v1").create("x$y")
+    skipped = [row for row in old.json("migrate") if row["outcome"] == "skipped"]
+    assert [row["name"] for row in skipped] == ["x$y"]
+    assert skipped[0]["why"]
+
+
+def test_check_finds_nothing_in_a_sound_catalog(each: Cli) -> None:
+    each.create("t")
+    before = digest(each.root)
+    ran = each.ok("check", "--grace", "0")
+    assert ran.out == ""
+    assert "no problems" in ran.err
+    assert each.json("check") == []
+    assert digest(each.root) == before
+
+
+def _damaged(cli: Cli) -> Cli:
+    """A row whose data somebody deleted by hand."""
+    location = cli.create("t")
+    shutil.rmtree(location.removeprefix("file://"))
+    return cli
+
+
+def test_check_exits_with_6(nested: Cli) -> None:
+    _damaged(nested)
+    before = digest(nested.root)
+    ran = nested.run("-o", "json", "check", "--grace", "0")
+    assert ran.code == 6, ran
+    assert {"kind", "subject", "detail", "fix"} <= set(ran.json[0])
+    assert any("t" in row["subject"] for row in ran.json)
+    assert "repair --dry-run" in ran.err
+    assert nested.run("check").code == 6
+    assert digest(nested.root) == before
+
+
+def test_repair_plans_asks_and_applies(nested: Cli) -> None:
+    _damaged(nested)
+    before = digest(nested.root)
+    plan = nested.json("repair", "--dry-run", "--grace", "0")["plan"]
+    assert plan
+    refused = nested.run("repair", "--grace", "0")
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    assert digest(nested.root) == before
+    done = nested.json("repair", "--grace", "0", "--yes")
+    assert {row["outcome"] for row in done} == {"done"}
+    assert nested.run("check", "--grace", "0").code == 0
+    again = nested.ok("repair", "--grace", "0")
+    assert "nothing to repair" in again.err
+
+
+def test_a_repair_that_fails_is_an_error(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lance_catalog.maintenance import repair
+
+    _damaged(cli)
+
+    def apply(ctx: object, actions: list[object], progress: object = None) -> object:
+        return [(action, "the store said no") for action in actions]
+
+    monkeypatch.setattr(repair, "apply", apply)
+    ran = cli.run("-o", "json", "repair", "--yes", "--grace", "0")
+    assert ran.code == 1
+    assert {row["why"] for row in ran.json} == {"the store said no"}

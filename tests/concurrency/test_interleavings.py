@@ -1,0 +1,344 @@
+"""Interleavings that once lost something, each forced step by step in one process.
+
+Found by reading the protocols; the races of this folder meet them by chance only. A second handle
+reaches the root by another spelling of its path, so it has a log and a lock of its own, as another
+process would.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import lance
+import pytest
+
+from lance_catalog import DirectoryNamespace
+from lance_catalog.config import Mode
+from lance_catalog.directory import dropping, first_version, registration, tables
+from lance_catalog.errors import LanceNamespaceError
+from lance_catalog.lifecycle import markers, purge
+from lance_catalog.maintenance.check import check
+from tests.concurrency.racing import attempt, ipc, open_catalog, rows_at
+
+T = {"id": ["t"]}
+
+
+class Root:
+    """One root, reached by two processes' worth of handles."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path = str(folder / "root")
+        os.mkdir(self.path)
+        os.symlink(self.path, folder / "alias")
+        self.alias = str(folder / "alias")
+        self.patch = monkeypatch
+
+    def first(self, mode: Mode) -> DirectoryNamespace:
+        return open_catalog(self.path, mode)
+
+    def second(self, mode: Mode) -> DirectoryNamespace:
+        return open_catalog(self.alias, mode)
+
+    def at(self, point: str, run: Callable[[], object]) -> None:
+        """Run something the first time a fail point is reached, in whoever reaches it."""
+        left = [run]
+
+        def hook(name: str) -> None:
+            if name == point and left:
+                left.pop()()
+
+        for module in (tables, first_version, markers, purge):
+            self.patch.setattr(module, "hit", hook)
+
+    def around(
+        self,
+        module: Any,
+        name: str,
+        *,
+        before: Callable[[], object] | None = None,
+        after: Callable[[], object] | None = None,
+    ) -> None:
+        """Run something before or after the first call of a function, in whoever calls it."""
+        real = getattr(module, name)
+        first = [True]
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            mine = bool(first)
+            first.clear()
+            if mine and before is not None:
+                before()
+            answer = real(*args, **kwargs)
+            if mine and after is not None:
+                after()
+            return answer
+
+        self.patch.setattr(module, name, wrapped)
+
+    def clean(self, mode: Mode) -> None:
+        """Nothing that a check would report, and no file of ours outside the tables."""
+        problems = check(self.first(mode).context, grace_seconds=-3600).problems
+        assert problems == [], problems
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Root]:
+    yield Root(tmp_path, monkeypatch)
+
+
+def data(ns: DirectoryNamespace, *names: str) -> list[int]:
+    return rows_at(ns.describe_table({"id": list(names)}).location)
+
+
+def tables_of(ns: DirectoryNamespace) -> list[str]:
+    return list(ns.list_tables({"id": []}).tables)
+
+
+@pytest.mark.parametrize("mode", [Mode.V1, Mode.COMPAT])
+def test_a_creator_that_was_dropped_meanwhile_leaves_the_next_creator_alone(
+    root: Root, mode: Mode
+) -> None:
+    """C1 wrote version 1 | D drops the directory | C2 creates, acknowledged | C1 goes on.
+
+    C1's version 1 has the same path as C2's: withdrawing it by name destroyed C2's table.
+    """
+    one, two = root.first(mode), root.second(mode)
+
+    def meanwhile() -> None:
+        two.drop_table(T)
+        two.create_table(T, ipc([2]))
+
+    root.around(first_version, "write_first_version", after=meanwhile)
+    code, text = attempt(one.create_table, T, ipc([1]))
+    assert code in (5, 14), text
+    assert data(two, "t") == [2]
+    assert tables_of(one) == ["t"]
+    if mode is Mode.COMPAT:
+        assert one.snapshot().get("t") is not None
+    root.clean(mode)
+
+
+def test_a_creator_that_finds_a_half_made_table_registers_what_it_completes(root: Root) -> None:
+    """C wrote data files | E creates: finds the directory, is first at version 1 | C loses.
+
+    E's table was acknowledged without a row (C17): dir_listing_enabled=false did not show it.
+    """
+    one, two = root.first(Mode.COMPAT), root.second(Mode.COMPAT)
+    root.at("table.data_written", lambda: two.create_table(T, ipc([2])))
+    code, text = attempt(one.create_table, T, ipc([1]))
+    assert code in (5, 14), text
+    assert data(two, "t") == [2]
+    assert tables_of(open_catalog(root.path, Mode.V2)) == ["t"]
+    root.clean(Mode.COMPAT)
+
+
+@pytest.mark.parametrize("verb", ["create", "declare"])
+def test_a_creator_that_meets_a_purge_leaves_no_ghost(root: Root, verb: str) -> None:
+    """E chose `t.lance` | A creates t | D drops it, has moved it aside | E writes, is refused.
+
+    E's files stayed because the trash row "owned" the place; after D ended, t was back.
+    """
+    one, two = root.first(Mode.COMPAT), root.second(Mode.COMPAT)
+    chosen, go = threading.Event(), threading.Event()
+    real = tables._choose_place
+
+    def slow(*args: Any) -> str:
+        place = real(*args)
+        if threading.current_thread() is thread:
+            chosen.set()
+            assert go.wait(60)
+        return place
+
+    root.patch.setattr(tables, "_choose_place", slow)
+    outcome: list[tuple[int | None, str]] = []
+
+    def late() -> None:
+        if verb == "create":
+            outcome.append(attempt(one.create_table, T, ipc([1])))
+        else:
+            outcome.append(attempt(one.declare_table, T))
+
+    thread = threading.Thread(target=late)
+    thread.start()
+    assert chosen.wait(60)
+    two.create_table(T, ipc([2]))
+
+    def meanwhile() -> None:
+        go.set()
+        thread.join(60)
+
+    root.at("purge.moved_aside", meanwhile)
+    two.drop_table(T)
+    assert outcome[0][0] in (5, 14), outcome
+    assert tables_of(one) == []
+    assert not os.path.exists(f"{root.path}/t.lance")
+    root.clean(Mode.COMPAT)
+
+
+def test_a_refused_creation_does_not_fill_another_table(root: Root) -> None:
+    """E chose `t.lance` | A declares t and renames it to u | E writes version 1 there, is refused.
+
+    u, declared, suddenly held E's rows.
+    """
+    one, two = root.first(Mode.COMPAT), root.second(Mode.COMPAT)
+
+    def meanwhile() -> None:
+        two.declare_table(T)
+        two.rename_table({"id": ["t"], "new_table_name": "u"})
+
+    root.around(first_version, "write_first_version", before=meanwhile)
+    code, text = attempt(one.create_table, T, ipc([1]))
+    assert code in (5, 14), text
+    found = two.describe_table({"id": ["u"], "check_declared": True})
+    assert found.is_only_declared
+    assert tables_of(one) == ["u"]
+    root.clean(Mode.COMPAT)
+
+
+def test_a_registration_between_the_row_and_the_marker_of_a_deregistration(root: Root) -> None:
+    """H's row is in the trash | R brings it back, sees no marker | H writes its marker.
+
+    The live table carried a marker for ever; filling it took the marker for a drop and removed
+    the acknowledged row.
+    """
+    one, two = root.first(Mode.COMPAT), root.second(Mode.COMPAT)
+    one.declare_table(T)
+
+    def meanwhile() -> None:
+        two.register_table({"id": ["t"], "location": "t.lance"})
+
+    root.around(registration, "mark_v1", before=meanwhile)
+    one.deregister_table(T)
+    assert tables_of(two) == ["t"]
+    assert not os.path.exists(f"{root.path}/t.deleted")
+    two.create_table(T, ipc([1]))
+    assert data(one, "t") == [1]
+    root.clean(Mode.COMPAT)
+
+
+@pytest.mark.parametrize("verb", ["register", "rename"])
+@pytest.mark.parametrize("ending", ["drop", "deregister"])
+def test_a_row_for_a_directory_that_goes_away_meanwhile(
+    root: Root, verb: str, ending: str
+) -> None:
+    """R looked at `t.lance`, its row not landed | D drops (or hides) it by its directory | R lands.
+
+    Both were acknowledged, and a row without data stayed.
+    """
+    one, two = root.first(Mode.COMPAT), root.second(Mode.COMPAT)
+    open_catalog(root.path, Mode.V1).create_table(T, ipc([1]))
+    outcome: list[tuple[int | None, str]] = []
+    call = two.drop_table if ending == "drop" else two.deregister_table
+
+    def meanwhile() -> None:
+        outcome.append(attempt(call, T))
+
+    if verb == "register":
+        root.around(registration, "_require_table_at", after=meanwhile)
+        mine = attempt(one.register_table, {"id": ["t"], "location": "t.lance"})
+    else:
+        root.around(registration, "require_table", after=meanwhile)
+        mine = attempt(one.rename_table, {"id": ["t"], "new_table_name": "u"})
+    other = outcome[0]
+    listed = tables_of(one)
+    if mine[0] is None:
+        # Rename or register first; then t is not there to be dropped, or was hidden and came back.
+        new = "t" if verb == "register" else "u"
+        assert listed == [new]
+        assert data(one, new) == [1]
+        assert other[0] in (4, 14) or (verb, ending) == ("register", "deregister"), (mine, other)
+    else:
+        assert mine[0] in (4, 13, 14), mine
+        assert other[0] is None, (mine, other)
+        assert listed == []
+    root.clean(Mode.COMPAT)
+
+
+def test_an_overwrite_that_lost_its_table_leaves_no_ghost(root: Root) -> None:
+    """E found t | D drops t, acknowledged | E overwrites: Lance makes the directory anew."""
+    one, two = root.first(Mode.COMPAT), root.second(Mode.COMPAT)
+    one.create_table(T, ipc([1]))
+    root.around(first_version, "has_versions", after=lambda: two.drop_table(T))
+    code, text = attempt(one.create_table, {"id": ["t"], "mode": "overwrite"}, ipc([2]))
+    if code is None:
+        assert data(two, "t") == [2]
+    else:
+        assert code in (4, 14), text
+        assert tables_of(two) == []
+    root.clean(Mode.COMPAT)
+
+
+def test_an_overwrite_in_v2_that_lost_its_table_leaves_no_directory(root: Root) -> None:
+    one, two = root.first(Mode.V2), root.second(Mode.V2)
+    one.create_table(T, ipc([1]))
+    root.around(first_version, "has_versions", after=lambda: two.drop_table(T))
+    code, text = attempt(one.create_table, {"id": ["t"], "mode": "overwrite"}, ipc([2]))
+    assert code in (4, 14), text
+    assert sorted(os.listdir(root.path)) == ["__manifest"]
+
+
+@pytest.mark.parametrize("mode", [Mode.V2, Mode.COMPAT])
+def test_a_creation_with_properties_that_loses_leaves_nothing(root: Root, mode: Mode) -> None:
+    """Properties are a second version of the table: its manifest stayed behind."""
+    one, two = root.first(mode), root.second(mode)
+    root.around(
+        first_version,
+        "write_first_version",
+        after=lambda: attempt(two.create_namespace, {"id": ["t"]}),
+    )
+    request = {"id": ["t"], "properties": {"a": "b"}}
+    code, text = attempt(one.create_table, request, ipc([1]))
+    # In compatibility mode the directory was a table already, so the namespace could not be.
+    if mode is Mode.COMPAT:
+        assert code is None, text
+        return
+    assert code in (5, 14), text
+    assert sorted(os.listdir(root.path)) == ["__manifest"]
+
+
+def test_a_table_deregistered_before_its_creation_ended_stays_deregistered(root: Root) -> None:
+    """V1: C wrote version 1 | H hides it, acknowledged | C goes on: created, then hidden."""
+    one, two = root.first(Mode.V1), root.second(Mode.V1)
+    root.around(first_version, "write_first_version", after=lambda: two.deregister_table(T))
+    assert attempt(one.create_table, T, ipc([1]))[0] is None
+    assert tables_of(one) == []
+    two.register_table({"id": ["t"], "location": "t.lance"})
+    assert data(one, "t") == [1]
+    root.clean(Mode.V1)
+
+
+def test_a_drop_that_loses_to_a_deregistration_says_so(root: Root) -> None:
+    """A deregistered table can be dropped, so "not found" was no answer; 14 is."""
+    one, two = root.first(Mode.V1), root.second(Mode.V1)
+    one.create_table(T, ipc([1]))
+    root.around(dropping, "require_table", after=lambda: two.deregister_table(T))
+    assert attempt(one.drop_table, T)[0] == 14
+    one.drop_table(T)
+    root.clean(Mode.V1)
+
+
+def test_a_folder_pruned_under_a_drop(root: Root) -> None:
+    """One drop removes the emptied `__trash` while another makes its folder in it."""
+    ns = root.first(Mode.V1)
+    ns.create_table(T, ipc([1]))
+    real = os.mkdir
+    left = [True]
+
+    def mkdir(path: Any, *args: Any, **kwargs: Any) -> None:
+        if left and str(path).startswith(f"{root.path}/__trash/"):
+            left.clear()
+            os.rmdir(f"{root.path}/__trash")
+        real(path, *args, **kwargs)
+
+    root.patch.setattr(os, "mkdir", mkdir)
+    ns.drop_table(T)
+    assert not left
+    root.clean(Mode.V1)
+
+
+def test_lance_reads_the_error_kinds_this_file_expects() -> None:
+    assert issubclass(lance.commit.CommitConflictError, Exception)
+    assert LanceNamespaceError is not None

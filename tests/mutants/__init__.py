@@ -1,0 +1,1 @@
+"""One-line breaks of the code that the tests must catch: ``make mutants``."""
