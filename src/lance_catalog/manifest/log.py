@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import lance
 
@@ -23,8 +23,9 @@ from lance_catalog.failpoints import hit
 from lance_catalog.manifest import fairness, upkeep
 from lance_catalog.manifest.batcher import Batcher, Ticket, fold
 from lance_catalog.manifest.change import Change
+from lance_catalog.manifest.indexed import IndexedView, PointView
 from lance_catalog.manifest.reading import advance
-from lance_catalog.manifest.schema import DIRECTORY
+from lance_catalog.manifest.schema import DIRECTORY, check_schema
 from lance_catalog.manifest.snapshot import Snapshot
 from lance_catalog.manifest.versions import NONE, Latest, VersionFinder
 from lance_catalog.manifest.writing import Attempt, Landed
@@ -34,6 +35,10 @@ from lance_catalog.storage.port import Store
 __all__ = ["ManifestLog", "open_log"]
 
 log = logging.getLogger(__name__)
+
+#: From this many rows on, a first lookup goes through the index; a few later ones too.
+_LARGE: Final = 20_000
+_GLANCES: Final = 16
 
 T = TypeVar("T")
 Plan = Callable[[Snapshot], tuple[Change, T]]
@@ -51,6 +56,7 @@ class ManifestLog:
         self._snapshot = Snapshot.empty()
         self._latest: Latest = NONE
         self._dataset: Any = None
+        self._glances = 0
         #: Conflicts seen by commits of this process: race tests must see some.
         self.conflicts = 0
 
@@ -82,6 +88,27 @@ class ManifestLog:
     def _open(self, version: int) -> Any:
         options = dict(self.store.lance_options) or None
         return lance.dataset(self.uri, version=version, storage_options=options)
+
+    def glance(self) -> PointView:
+        """Return a view for looking up one object: without loading a large catalog just for it.
+
+        A process that goes on looking things up gets the snapshot after a few of them.
+        """
+        with self._lock:
+            loaded = self._snapshot.version > 0 or self._glances >= _GLANCES
+        if loaded:
+            return self.snapshot()
+        with storage_errors("reading the catalog"):
+            latest = self._finder.find(NONE)
+            if latest.version == 0:
+                return self.snapshot()
+            dataset = self._open(latest.version)
+            check_schema(dataset.schema, self.uri)
+            if dataset.count_rows() < _LARGE or not upkeep.is_indexed(dataset):
+                return self.snapshot()
+        with self._lock:
+            self._glances += 1
+        return IndexedView(dataset)
 
     def dataset(self) -> Any:
         """Return Lance's handle at the latest version, or None when there is no manifest yet."""

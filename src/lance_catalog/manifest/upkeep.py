@@ -53,6 +53,15 @@ def choose_merge(dataset: Any) -> list[int]:
     return chosen
 
 
+def is_indexed(dataset: Any) -> bool:
+    """Whether a lookup by id goes through the index for all but a few rows."""
+    names = {index.name for index in dataset.describe_indices()}
+    if INDICES[0][2] not in names:
+        return False
+    stats = dataset.stats.index_stats(INDICES[0][2])
+    return int(stats.get("num_unindexed_rows", 0)) <= _UNINDEXED
+
+
 def after_commit(store: Store, uri: str, dataset: Any, naming: Naming) -> None:
     """Make or refresh the indices when that is due. Failing is no harm: the next commit tries."""
     try:
