@@ -65,7 +65,11 @@ class LocalStore(Store):
         # Names cost little, a stat for each of thousands of them does not.
         try:
             names = sorted(os.listdir(self._absolute(prefix)))
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
+            return []
+        except NotADirectoryError:
+            if os.path.isfile(self.path):
+                raise  # The root itself is a file: not the same as nothing in it.
             return []
         found: list[ObjectInfo] = []
         for name in names:
