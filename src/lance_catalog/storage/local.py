@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -102,9 +103,10 @@ class LocalStore(Store):
 
     def head(self, path: str) -> ObjectInfo | None:
         try:
-            return _info(path, os.stat(self._absolute(path)))
+            found = os.stat(self._absolute(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
+        return None if stat.S_ISDIR(found.st_mode) else _info(path, found)
 
     def put(self, path: str, data: bytes) -> None:
         target = self._absolute(path)
@@ -243,9 +245,9 @@ class LocalStore(Store):
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def _info(path: str, stat: os.stat_result) -> ObjectInfo:
-    tag = f"{stat.st_ino:x}-{stat.st_mtime_ns // 1000:x}-{stat.st_size:x}"
-    return ObjectInfo(path, stat.st_size, stat.st_mtime_ns // 1_000_000, tag)
+def _info(path: str, found: os.stat_result) -> ObjectInfo:
+    tag = f"{found.st_ino:x}-{found.st_mtime_ns // 1000:x}-{found.st_size:x}"
+    return ObjectInfo(path, found.st_size, found.st_mtime_ns // 1_000_000, tag)
 
 
 def _open_lock(folder: str) -> int:
