@@ -112,7 +112,7 @@ def parse_bool(name: str, value: object) -> bool:
 def _check_known(key: str) -> None:
     if key in PROPERTIES and key != "storage.*":
         return
-    if key.startswith(STORAGE_PREFIX) and key != STORAGE_PREFIX:
+    if key.startswith(STORAGE_PREFIX) and key not in (STORAGE_PREFIX, "storage.*"):
         return
     if key in _NO_EFFECT:
         if key not in _said:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pty
+import select
 import subprocess
 import sys
 import termios
@@ -114,6 +115,8 @@ def at_terminal(*args: str, answer: str) -> Ran:
     answered = False
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
+        if not select.select([ours], [], [], 1)[0]:
+            continue
         try:
             chunk = os.read(ours, 4096)
         except OSError:

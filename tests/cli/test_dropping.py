@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from tests.cli.support import Cli, at_terminal, digest, process
 
 
@@ -48,7 +49,7 @@ def test_drop_of_a_deregistered_table(each: Cli) -> None:
     assert each.run("table", "drop", "t", "--yes").code == 3
 
 
-def test_a_terminal_is_asked_for_the_name(cli: Cli) -> None:
+def test_a_terminal_is_asked_for_the_name(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     cli.create("t")
     before = digest(cli.root)
     args = ["--root", str(cli.root), "-o", "plain", "table", "drop", "t"]
@@ -59,7 +60,10 @@ def test_a_terminal_is_asked_for_the_name(cli: Cli) -> None:
     assert "nothing was changed" in refused.err
     assert refused.out == ""
     assert digest(cli.root) == before
+    assert "\x1b[" in refused.err
+    monkeypatch.setenv("NO_COLOR", "1")
     agreed = at_terminal(*args, answer="t")
+    assert "\x1b[" not in agreed.err
     assert agreed.code == 0, agreed
     assert agreed.out == "t\n"
     assert cli.plain("table", "list") == []

@@ -16,7 +16,8 @@ def old(root: Path) -> Cli:
     return Cli(root, "compat")
 
 
-def test_migrate_with_a_dry_run_first(old: Cli) -> None:
+@pytest.mark.parametrize("by", ["v2", "compat"])
+def test_migrate_with_a_dry_run_first(old: Cli, by: str) -> None:
     before = digest(old.root)
     rows = old.json("migrate", "--dry-run")
     assert [(row["outcome"], row["name"]) for row in rows] == [
@@ -26,7 +27,7 @@ def test_migrate_with_a_dry_run_first(old: Cli) -> None:
     assert digest(old.root) == before
     v2 = Cli(old.root, "v2")
     assert v2.plain("table", "list") == []
-    told = old.ok("migrate")
+    told = (v2 if by == "v2" else old).ok("migrate")
     assert "registered 2" in told.err
     assert v2.plain("table", "list") == ["a", "b"]
     assert [row["outcome"] for row in old.json("migrate")] == ["already", "already"]
@@ -74,6 +75,21 @@ def test_check_exits_with_6(nested: Cli) -> None:
     assert digest(nested.root) == before
 
 
+def test_repair_in_v1(root: Path) -> None:
+    v1 = Cli(root, "v1")
+    v1.create("t")
+    v1.ok("table", "deregister", "t")
+    (root / "t.lance" / ".lance-deregistered").unlink()
+    found = v1.run("check")
+    assert found.code == 6
+    assert "--mode v1 repair --dry-run" in found.err
+    before = digest(root)
+    assert len(v1.json("repair", "--dry-run")["plan"]) == 1
+    assert digest(root) == before
+    assert v1.json("repair", "--yes")[0]["outcome"] == "done"
+    v1.ok("check")
+
+
 def test_repair_plans_asks_and_applies(nested: Cli) -> None:
     _damaged(nested)
     before = digest(nested.root)
@@ -102,3 +118,20 @@ def test_a_repair_that_fails_is_an_error(cli: Cli, monkeypatch: pytest.MonkeyPat
     ran = cli.run("-o", "json", "repair", "--yes", "--grace", "0")
     assert ran.code == 1
     assert {row["why"] for row in ran.json} == {"the store said no"}
+
+
+def test_relocate_moves_one_table(cli: Cli) -> None:
+    """R8: offline, behind a warning; a plan first."""
+    cli.ok("table", "declare", "t")
+    before = digest(cli.root)
+    plan = cli.json("repair", "--relocate", "t", "--dry-run")["plan"]
+    assert "t.lance ->" in plan[0]["detail"]
+    refused = cli.run("repair", "--relocate", "t")
+    assert refused.code == 2
+    assert digest(cli.root) == before
+    moved = cli.json("repair", "--relocate", "t", "--yes")
+    assert moved["location"] == cli.json("table", "describe", "t")["location"]
+    assert not moved["location"].endswith("t.lance")
+    again = cli.run("repair", "--relocate", "t", "--yes")
+    assert again.code == 2
+    assert "V2 path already" in again.err

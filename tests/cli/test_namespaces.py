@@ -40,14 +40,18 @@ def test_list_one_level_all_levels_and_pages(nested: Cli) -> None:
     assert nested.plain("namespace", "list") == ["a", "b", "c"]
     assert nested.plain("namespace", "list", "a") == ["a.x", "a.y"]
     assert nested.plain("namespace", "list", "-r") == ["a", "a.x", "a.x.deep", "a.y", "b", "c"]
-    first = nested.ok("-o", "plain", "namespace", "list", "--limit", "2")
-    assert first.out.splitlines() == ["a", "b"]
-    assert "--after 'b'" in first.err
+    page = nested.ok("-o", "plain", "namespace", "list", "--limit", "2")
+    assert page.out.splitlines() == ["a", "b"]
+    assert "--after b goes on" in page.err
     assert nested.plain("namespace", "list", "--after", "b") == ["c"]
     assert nested.plain("namespace", "list", "-r", "--limit", "2", "--after", "a.x") == [
         "a.x.deep",
         "a.y",
     ]
+    nested.ok("namespace", "create", "a-b")
+    first = nested.plain("namespace", "list", "-r", "--limit", "3")
+    rest = nested.plain("namespace", "list", "-r", "--after", first[-1])
+    assert first + rest == ["a", "a.x", "a.x.deep", "a.y", "a-b", "b", "c"]
     assert nested.run("namespace", "list", "--limit", "1", "--all").code == 2
     assert nested.run("namespace", "list", "--limit", "0").code == 2
     assert nested.run("namespace", "list", "nowhere").code == 3

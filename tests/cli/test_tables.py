@@ -126,6 +126,7 @@ def test_count_and_head(each: Cli) -> None:
     shown = each.ok("table", "head", "t", "-n", "2").out
     assert "[1, 1, 1, 1, … 16 values]" in shown
     assert len(shown.splitlines()) == 3
+    assert shown.split()[:3] == ["id", "text", "vector"]
     assert each.plain("table", "head", "t", "-n", "1", "-c", "text", "-c", "id") == ["row 0\t0"]
     assert each.json("table", "head", "t", "--filter", "id = 5")[0]["id"] == 5
     for wrong in (

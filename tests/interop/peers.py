@@ -50,13 +50,17 @@ def ipc(*numbers: int) -> bytes:
 class Peer:
     """One implementation on one root."""
 
-    def __init__(self, kind: str, root: Path, mode: str, *, fresh: bool = False) -> None:
+    def __init__(
+        self, kind: str, root: Path, mode: str, *, fresh: bool = False, **properties: str
+    ) -> None:
         self.kind, self.root, self.mode = kind, Path(root), mode
         self.api: Any
         if kind == "native":
-            self.api = lance.namespace.DirectoryNamespace(root=str(root), **_NATIVE[mode])
+            self.api = lance.namespace.DirectoryNamespace(
+                root=str(root), **_NATIVE[mode], **properties
+            )
         else:
-            self.api = lance_catalog.connect(str(root), **_OURS[mode])
+            self.api = lance_catalog.connect(str(root), **_OURS[mode], **properties)
             if fresh and self.api.context.log is not None:
                 # A process shares one view per root; this is how another process begins.
                 self.api.context.log = ManifestLog(self.api.context.store)

@@ -16,11 +16,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import lance
+import lance_namespace as ln
 import pytest
 
 from lance_catalog.storage.gate import CommitGate
@@ -319,3 +321,33 @@ def test_the_search_for_an_order_bites() -> None:
     assert not explained([made, *drops], False)
     assert explained([made, operation(2, 3, False, "maybe", True)], True)
     assert explained([made, operation(2, 3, False, "maybe", True)], False)
+
+
+def test_limit_of_several_native_drops_more_than_one_can_be_acknowledged(root: Path) -> None:
+    """Native alone: it does not look again when it tries again. Ours tells exactly one."""
+    doubles = {kind: _double_drops(root / kind, kind) for kind in ("native", "ours")}
+    print("drops acknowledged beside another", doubles)
+    assert doubles["native"] >= 1, "native is better than we say: correct the page"
+    assert doubles["ours"] == 0
+
+
+def _double_drops(root: Path, kind: str, rounds: int = 60) -> int:
+    peers = [Peer(kind, root, V2, fresh=True) for _ in range(4)]
+    doubles = 0
+
+    def drop(peer: Peer) -> bool:
+        try:
+            peer.drop_namespace("a")
+        except (ln.NamespaceNotFoundError, ln.ConcurrentModificationError):
+            return False
+        return True
+
+    with ThreadPoolExecutor(len(peers)) as pool:
+        for _ in range(rounds):
+            peers[0].create_namespace("a")
+            won = sum(pool.map(drop, peers))
+            assert won >= 1
+            doubles += won - 1
+            if kind == "native" and doubles:
+                break
+    return doubles

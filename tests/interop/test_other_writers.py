@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,9 @@ def indices(root: Path) -> set[str]:
     return {index.name for index in manifest(root).describe_indices()}
 
 
-def make_manifest(root: Path, *rows: dict[str, Any], schema: pa.Schema = SCHEMA, **how: Any) -> None:
+def make_manifest(
+    root: Path, *rows: dict[str, Any], schema: pa.Schema = SCHEMA, **how: Any
+) -> None:
     """Make a manifest with plain Lance, as another tool would."""
     table = pa.Table.from_pylist(
         [{name: row.get(name) for name in schema.names} for row in rows], schema=schema
@@ -115,7 +118,8 @@ def test_native_overwrites_in_the_middle_of_our_commit(
     world.namespaces |= {("between",): {}, ("besides",): {}, ("mine",): {}}
     world.gone.add(("old",))
     world.check()
-    referenced = {f.path for part in manifest(world.root).get_fragments() for f in part.data_files()}
+    parts = manifest(world.root).get_fragments()
+    referenced = {file.path for part in parts for file in part.data_files()}
     assert referenced <= {path.name for path in (world.root / "__manifest/data").iterdir()}
     assert not list((world.root / "__manifest/_versions").glob("*.manifest-*")), "staged files left"
 
@@ -139,9 +143,7 @@ def test_extra_columns_are_kept_by_our_writes(world: World) -> None:
     world.ours.rename("native", "t", to=("ours", "moved"))
     assert notes()["ours$moved"] == "about native$t"
     world.ours.deregister("ours", "moved")
-    world.ours.register(
-        "native", "t", location=world.tables["native", "t"].place
-    )
+    world.ours.register("native", "t", location=world.tables["native", "t"].place)
     assert notes()["native$t"] == "about native$t"
     request = ln.CreateNamespaceRequest(id=["new"], mode="overwrite", properties={"a": "b"})
     world.ours.api.create_namespace(request)
@@ -344,7 +346,7 @@ def test_appends_updates_and_merges_by_others_are_seen(world: World) -> None:
     append_rows(world.root, namespace_row("added"))
     world.namespaces["added",] = {}
     world.check()
-    manifest(world.root).update({"metadata": "'{\"a\":\"b\"}'"}, where="object_id = 'added'")
+    manifest(world.root).update({"metadata": '\'{"a":"b"}\''}, where="object_id = 'added'")
     world.namespaces["added",] = {"a": "b"}
     world.check()
     row = pa.Table.from_pylist(
@@ -445,7 +447,7 @@ def test_a_duplicate_that_goes_away_leaves_the_other_row(world: World) -> None:
     assert world.ours.namespace_properties("twice") == {"row": "1"}
     append_rows(world.root, namespace_row("twice", metadata='{"row":"2"}'))
     assert world.ours.namespaces() == ["native", "ours", "twice"]
-    manifest(world.root).delete("metadata = '{\"row\":\"1\"}'")
+    manifest(world.root).delete('metadata = \'{"row":"1"}\'')
     world.namespaces["twice",] = {"row": "2"}
     world.check()
     world.ours.drop_namespace("twice")
@@ -663,8 +665,6 @@ def test_a_table_at_the_manifest_that_is_not_ours_names_the_column(world: World)
 
 def test_a_manifest_that_is_replaced_as_a_whole(world: World) -> None:
     """Another one under the same version numbers: seen by its tag, not only by its number."""
-    import shutil
-
     seed(world)
     version = manifest(world.root).version
     shutil.rmtree(world.root / "__manifest")

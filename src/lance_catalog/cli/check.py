@@ -31,7 +31,7 @@ def check(session: Session, grace: Grace = 3600.0) -> Result:
     rows = [{key: str(getattr(problem, key)) for key in _KEYS} for problem in report.problems]
     note = "no problems found"
     if rows:
-        note = f"{len(rows)} problems; `{session.command('repair', '--dry-run')}` shows the remedy"
+        note = f"problems: {len(rows)}; `{session.command('repair', '--dry-run')}` shows the remedy"
     return Listing(
         rows=rows, columns=_KEYS, plain=_KEYS, note=note, exit_code=PROBLEMS if rows else 0
     )

@@ -18,6 +18,7 @@ __all__ = [
     "NamespaceId",
     "ParentId",
     "Properties",
+    "Relocate",
     "TableId",
     "TableVersion",
 ]
@@ -70,6 +71,15 @@ TableVersion = Annotated[
     int | None,
     typer.Option(
         "--version", min=1, metavar="N", help="A version; default the latest.", show_default=False
+    ),
+]
+Relocate = Annotated[
+    str | None,
+    typer.Option(
+        "--relocate",
+        metavar="ID",
+        help="Instead, move one table to its V2 path; its writers must be stopped.",
+        show_default=False,
     ),
 ]
 Grace = Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
@@ -159,8 +160,14 @@ def _write(stream: TextIO, text: str) -> None:
 def _console(stream: TextIO) -> Console:
     from rich.console import Console
 
-    # Into a file or a pipe nothing is wrapped or cut.
-    return Console(file=stream, width=None if stream.isatty() else 10_000, highlight=False)
+    return Console(
+        file=stream,
+        # Into a file or a pipe nothing is wrapped or cut.
+        width=None if stream.isatty() else 10_000,
+        highlight=False,
+        # Rich would still print bold.
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+    )
 
 
 def _print(stream: TextIO, what: RenderableType) -> None:

@@ -6,8 +6,8 @@ import typer
 
 from lance_catalog.cli.command import command
 from lance_catalog.cli.failures import ERROR
-from lance_catalog.cli.options import DryRun, Grace
-from lance_catalog.cli.results import Listing, Plan, Result, Step
+from lance_catalog.cli.options import DryRun, Grace, Relocate
+from lance_catalog.cli.results import Done, Listing, Plan, Result, Step
 from lance_catalog.cli.session import Session
 
 __all__ = ["add_to"]
@@ -20,19 +20,25 @@ def add_to(app: typer.Typer) -> None:
     command(app, "repair")(repair)
 
 
-def repair(session: Session, dry_run: DryRun = False, grace: Grace = 3600.0) -> Result:
+def repair(
+    session: Session, dry_run: DryRun = False, grace: Grace = 3600.0, relocate: Relocate = None
+) -> Result:
     """Mend what check finds: the plan is shown first, then asked for, then applied."""
+    if relocate is not None:
+        return _relocate(session, relocate, dry_run)
     from lance_catalog.maintenance.repair import apply
     from lance_catalog.maintenance.repair import plan as make_plan
 
     actions = make_plan(session.context, grace_seconds=grace)
     plan = Plan(
-        title=f"{len(actions)} repairs:",
+        title=f"Repairs: {len(actions)}",
         steps=[
             Step(action.kind, action.subject, action.description, action.destructive)
             for action in actions
         ],
-        note=None if actions else "nothing to repair",
+        note=None
+        if actions
+        else "nothing to repair; what check still lists needs somebody to decide",
     )
     if dry_run:
         return plan
@@ -52,4 +58,34 @@ def repair(session: Session, dry_run: DryRun = False, grace: Grace = 3600.0) -> 
         plain=_KEYS,
         note=f"{len(outcomes) - failed} repaired, {failed} failed" if actions else plan.note,
         exit_code=ERROR if failed else 0,
+    )
+
+
+def _relocate(session: Session, table: str, dry_run: bool) -> Result:
+    """Move one table to its V2 path: the only command that moves data."""
+    from lance_catalog.maintenance.relocate import plan_relocation, relocate
+
+    names = session.parse_table(table)
+    move = plan_relocation(session.context, names)
+    text = session.text(names)
+    plan = Plan(
+        title=f"Move table {text}: stop its writers first, or what they write is lost",
+        steps=[
+            Step(
+                "relocate",
+                text,
+                f"{move.source} -> {move.target}: {move.objects} files, {move.size} bytes",
+                True,
+            )
+        ],
+    )
+    if dry_run:
+        return plan
+    session.confirm(lambda: plan, text)
+    with session.output.progress("copying") as progress:
+        place = relocate(session.context, move, lambda count, size: progress(count, move.objects))
+    return Done(
+        message=f"moved table {text} to {place}",
+        fields={"id": list(names), "text": text, "location": session.context.store.uri_of(place)},
+        plain="location",
     )

@@ -142,7 +142,7 @@ class Session:
     def command(self, *parts: str | Sequence[str]) -> str:
         """Return a command that can be pasted; ids are given as their names."""
         words = [PROGRAM]
-        for name in ("profile", "root"):
+        for name in ("profile", "root", "mode"):
             if name in self._flags:
                 words += [f"--{name}", shlex.quote(self._flags[name])]
         delimiter = self.settings.delimiter

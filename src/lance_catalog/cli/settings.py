@@ -217,6 +217,9 @@ def _profile(name: str | None) -> tuple[str | None, Layer]:
             raise usage(f"profile '{name}': there is no {path}", _sample(name)) from None
         return None, Layer()
     except (OSError, tomllib.TOMLDecodeError) as error:
+        if isinstance(error, PermissionError) and name is None:
+            # A service started with somebody else's HOME; nobody asked for that file.
+            return None, Layer()
         raise _unreadable(path, error) from error
     unknown = sorted(set(content) - {"default_profile", "profiles"})
     profiles = content.get("profiles", {})

@@ -154,8 +154,9 @@ def require_table(ctx: Context, view: Snapshot, names: Identifier) -> FoundTable
         return found
     if ctx.mode is not Mode.V1:
         require_namespace(view, parent_of(names))
+    # "was not found": by these words lancedb knows the error that crossed Rust as a text.
     raise TableNotFoundError(
-        f"table '{format_text(names)}' does not exist; "
+        f"table '{format_text(names)}' was not found; "
         f"`lance-catalog table list {format_text(parent_of(names))}` shows what does"
     )
 

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 import lance
 
-from lance_catalog.errors import ConcurrentModificationError, storage_errors
+from lance_catalog.errors import ConcurrentModificationError, InternalError, storage_errors
 from lance_catalog.failpoints import hit
 from lance_catalog.manifest import fairness, upkeep
 from lance_catalog.manifest.batcher import Batcher, Ticket, fold
@@ -66,6 +66,11 @@ class ManifestLog:
             known = self._latest
         with storage_errors("reading the catalog"):
             latest = self._finder.find(known)
+            if latest.version == 0 and self.store.head(DIRECTORY) is not None:
+                raise InternalError(
+                    f"{self.uri} is a file, not a catalog's manifest. Point root elsewhere, or "
+                    "move it away."
+                )
         with self._lock:
             if latest == self._latest:
                 return self._snapshot

@@ -181,6 +181,11 @@ class Attempt:
             )
         except (OSError, RuntimeError, ValueError) as error:
             return self._after_failure(error, gate)
+        if gate.outcome is Outcome.UNKNOWN and not isinstance(
+            gate.error, CommitOutcomeUnknownError
+        ):
+            # The reply was lost, and Lance looked: its own manifest is in place.
+            gate.outcome = Outcome.LANDED
         if gate.outcome is not Outcome.LANDED:
             raise CommitOutcomeUnknownError(
                 "Lance reported a commit that the gate did not see; the catalog is as it was "
@@ -201,6 +206,11 @@ class Attempt:
                 version=self.view.version + 1,
                 storage_options=dict(self.store.lance_options) or None,
             )
+        if gate.outcome is Outcome.NOT_TRIED and gate.error is not None:
+            # Our own failure, which Lance reports as a conflict: trying again would not end.
+            self._discard()
+            gate.discard_staged()
+            raise gate.error
         if gate.outcome is Outcome.REFUSED or isinstance(error, lance.commit.CommitConflictError):
             return None
         text = str(error)
@@ -222,15 +232,16 @@ class Attempt:
     def _resolve(self, gate: CommitGate, error: Exception) -> None:
         """Find out what became of a put whose reply was lost: the bytes at the name tell."""
         final = gate.final_path(self.view.version + 1)
-        staged = self.store.get(gate.staged[0])
         for _ in range(5):
+            if gate.body is None:
+                break  # An empty place alone tells nothing: the put may still be on its way.
             try:
                 there = self.store.get(final)
-                if there is None and staged is not None:
+                if there is None:
                     # Put again, the same bytes: whichever of the two lands, it is ours.
-                    landed = self.store.put_if_absent(final, staged)
+                    landed = self.store.put_if_absent(final, gate.body)
                 else:
-                    landed = there is not None and there == staged
+                    landed = there == gate.body
             except (OSError, LanceNamespaceError):
                 continue
             gate.outcome = Outcome.LANDED if landed else Outcome.REFUSED

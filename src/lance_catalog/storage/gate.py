@@ -15,7 +15,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from lance_catalog.errors import CommitOutcomeUnknownError, ConcurrentModificationError
+from lance_catalog.errors import (
+    CommitOutcomeUnknownError,
+    ConcurrentModificationError,
+    LanceNamespaceError,
+)
 from lance_catalog.storage.manifests import Naming, hinted_version, manifest_name, newest_versions
 from lance_catalog.storage.port import Store
 
@@ -45,6 +49,8 @@ class CommitGate:
     on_step: Callable[[str], None] = lambda step: None
     outcome: Outcome = Outcome.NOT_TRIED
     error: BaseException | None = None
+    #: The manifest whose put failed, so that the outcome can be found out by its bytes.
+    body: bytes | None = None
     landed_size: int = 0
     staged: list[str] = field(default_factory=list)
 
@@ -69,8 +75,8 @@ class CommitGate:
             if self.outcome is Outcome.NOT_TRIED:
                 self.outcome = Outcome.REFUSED
             raise ConcurrentModificationError(f"version {version} is not {self.read_version + 1}")
-        self.on_step("staged")
         try:
+            self.on_step("staged")
             self._land(version, staged)
         except BaseException as error:
             self.error = error
@@ -78,18 +84,31 @@ class CommitGate:
         return self._answer(version)
 
     def _land(self, version: int, staged: str) -> None:
-        self.outcome = Outcome.UNKNOWN
         final = self.final_path(version)
         if not self._is_newest(self.read_version):
             self.outcome = Outcome.REFUSED
             raise ConcurrentModificationError(f"version {self.read_version} is not the newest")
-        if not self.store.copy_if_absent(staged, final):
+        # From here on a failure may have landed; a look that failed before has not.
+        self.outcome = Outcome.UNKNOWN
+        try:
+            landed = self.store.copy_if_absent(staged, final)
+        except (OSError, LanceNamespaceError):
+            self.body = self._keep(staged)
+            raise
+        if not landed:
             self.outcome = Outcome.REFUSED
             raise ConcurrentModificationError(f"version {version} was taken by another writer")
         if not self._is_newest(version) or not self._present(self.read_version):
             self._judge(version, final)
         self.outcome = Outcome.LANDED
         self.on_step("finalized")
+
+    def _keep(self, staged: str) -> bytes | None:
+        """Return what was to land, while it is there: Lance removes it once we have failed."""
+        try:
+            return self.store.get(staged)
+        except (OSError, LanceNamespaceError):
+            return None
 
     def _judge(self, version: int, final: str) -> None:
         """Decide about a version of ours when a clean-up or newer versions came by.
@@ -144,7 +163,7 @@ class CommitGate:
         # After a refusal Lance asks for the number it tried. Any manifest that is not its own
         # ends the matter at once; not-found makes it poll and sleep (design: the commit gate).
         version = int(request["version"])
-        if self.outcome is Outcome.REFUSED and version > self.read_version:
+        if self.outcome is not Outcome.LANDED and version > self.read_version:
             present = self.store.head(self.final_path(version))
             version = version if present is not None else self.read_version
         return self._answer(version)

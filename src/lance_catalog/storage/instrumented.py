@@ -82,9 +82,7 @@ class _Around(Store):
         self._do("copy", target, lambda: self.inner.copy(source, target))
 
     def copy_if_absent(self, source: str, target: str) -> bool:
-        return self._do(
-            "copy_if_absent", target, lambda: self.inner.copy_if_absent(source, target)
-        )
+        return self._do("copy_if_absent", target, lambda: self.inner.copy_if_absent(source, target))
 
     def delete(self, paths: Iterable[str]) -> None:
         batch = list(paths)

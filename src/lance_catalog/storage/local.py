@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -65,7 +66,11 @@ class LocalStore(Store):
         # Names cost little, a stat for each of thousands of them does not.
         try:
             names = sorted(os.listdir(self._absolute(prefix)))
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
+            return []
+        except NotADirectoryError:
+            if os.path.isfile(self.path):
+                raise  # The root itself is a file: not the same as nothing in it.
             return []
         found: list[ObjectInfo] = []
         for name in names:
@@ -98,9 +103,10 @@ class LocalStore(Store):
 
     def head(self, path: str) -> ObjectInfo | None:
         try:
-            return _info(path, os.stat(self._absolute(path)))
+            found = os.stat(self._absolute(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
+        return None if stat.S_ISDIR(found.st_mode) else _info(path, found)
 
     def put(self, path: str, data: bytes) -> None:
         target = self._absolute(path)
@@ -239,9 +245,9 @@ class LocalStore(Store):
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def _info(path: str, stat: os.stat_result) -> ObjectInfo:
-    tag = f"{stat.st_ino:x}-{stat.st_mtime_ns // 1000:x}-{stat.st_size:x}"
-    return ObjectInfo(path, stat.st_size, stat.st_mtime_ns // 1_000_000, tag)
+def _info(path: str, found: os.stat_result) -> ObjectInfo:
+    tag = f"{found.st_ino:x}-{found.st_mtime_ns // 1000:x}-{found.st_size:x}"
+    return ObjectInfo(path, found.st_size, found.st_mtime_ns // 1_000_000, tag)
 
 
 def _open_lock(folder: str) -> int:
