@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from lance_catalog.config import Mode, Settings
-from lance_catalog.manifest import Change, ManifestLog, Snapshot, open_log
+from lance_catalog.manifest import Change, ManifestLog, PointView, Snapshot, open_log
 from lance_catalog.storage.port import Store
 
 __all__ = ["Context", "now_ms"]
@@ -43,6 +43,10 @@ class Context:
     def view(self) -> Snapshot:
         """Return the manifest's latest snapshot; in V1, where there is none, an empty one."""
         return Snapshot.empty() if self.log is None else self.log.snapshot()
+
+    def glance(self) -> PointView:
+        """Return a view to look up one object: on a large catalog without loading it all."""
+        return Snapshot.empty() if self.log is None else self.log.glance()
 
     def commit(self, plan: Callable[[Snapshot], tuple[Change, T]]) -> T:
         """Land a change of the manifest."""

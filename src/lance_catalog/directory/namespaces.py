@@ -163,17 +163,17 @@ def list_children(
 def describe(ctx: Context, names: Identifier) -> dict[str, str]:
     """Return the properties of a namespace (I12, R15)."""
     if not names:
-        stored = ctx.view().table_metadata.get(ROOT_PROPERTIES)
+        stored = ctx.glance().table_metadata.get(ROOT_PROPERTIES)
         return parse_metadata(stored, "the root namespace")
     _require_manifest(ctx, names, "describe_namespace")
-    return user_properties(namespace_entry(ctx.view(), names).properties())
+    return user_properties(namespace_entry(ctx.glance(), names).properties())
 
 
 def require(ctx: Context, names: Identifier) -> None:
     """Raise 1 unless the namespace exists (I14)."""
     if names:
         _require_manifest(ctx, names, "namespace_exists")
-        require_namespace(ctx.view(), names)
+        require_namespace(ctx.glance(), names)
 
 
 def _require_empty(view: Snapshot, names: Identifier) -> None:

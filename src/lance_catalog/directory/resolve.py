@@ -28,7 +28,7 @@ from lance_catalog.identifiers import (
     split_key,
 )
 from lance_catalog.lifecycle.locations import SUFFIX, normalise
-from lance_catalog.manifest import Snapshot
+from lance_catalog.manifest import PointView, Snapshot
 from lance_catalog.model import Entry
 
 __all__ = [
@@ -67,7 +67,7 @@ def table_id(ctx: Context, value: object, what: str) -> Identifier:
     return names
 
 
-def namespace_exists(view: Snapshot, names: Identifier) -> bool:
+def namespace_exists(view: PointView, names: Identifier) -> bool:
     """Whether a namespace is there; the root always is (O03)."""
     if not names:
         return True
@@ -75,7 +75,7 @@ def namespace_exists(view: Snapshot, names: Identifier) -> bool:
     return entry is not None and entry.is_namespace
 
 
-def require_namespace(view: Snapshot, names: Identifier) -> None:
+def require_namespace(view: PointView, names: Identifier) -> None:
     """Raise 1 unless the namespace exists."""
     for depth in range(1, len(names)):
         # The first ancestor that is missing is what the caller can act on.
@@ -85,7 +85,7 @@ def require_namespace(view: Snapshot, names: Identifier) -> None:
         _missing_namespace(view, names)
 
 
-def _missing_namespace(view: Snapshot, names: Identifier) -> None:
+def _missing_namespace(view: PointView, names: Identifier) -> None:
     text = format_text(names)
     entry = lookup(view, names)
     if entry is not None and entry.is_table:
@@ -95,7 +95,7 @@ def _missing_namespace(view: Snapshot, names: Identifier) -> None:
     )
 
 
-def namespace_entry(view: Snapshot, names: Identifier) -> Entry:
+def namespace_entry(view: PointView, names: Identifier) -> Entry:
     """Return the row of a namespace; 1 when there is none."""
     require_namespace(view, names)
     entry = lookup(view, names)
@@ -103,14 +103,14 @@ def namespace_entry(view: Snapshot, names: Identifier) -> Entry:
     return entry
 
 
-def lookup(view: Snapshot, names: Identifier) -> Entry | None:
+def lookup(view: PointView, names: Identifier) -> Entry | None:
     """Return the row of an id as users may name it: no alias by ``$``, no bookkeeping (R9)."""
     if not is_addressable(names) or is_internal(names):
         return None
     return view.get(encode(names))
 
 
-def find_table(ctx: Context, view: Snapshot, names: Identifier) -> FoundTable | None:
+def find_table(ctx: Context, view: PointView, names: Identifier) -> FoundTable | None:
     """Return a table, or None: the manifest first, then at the root the directory (C15)."""
     if ctx.mode is not Mode.V1:
         entry = lookup(view, names)
@@ -136,7 +136,7 @@ def _place(entry: Entry) -> str:
     return place
 
 
-def v1_visible(ctx: Context, view: Snapshot, name: str) -> bool:
+def v1_visible(ctx: Context, view: PointView, name: str) -> bool:
     """Whether compatibility mode finds a root table by its directory alone.
 
     Not when any row owns that directory: under another id (renamed, R8), or hidden in the trash.
@@ -147,7 +147,7 @@ def v1_visible(ctx: Context, view: Snapshot, name: str) -> bool:
     return listing.exists(ctx.store, name)
 
 
-def require_table(ctx: Context, view: Snapshot, names: Identifier) -> FoundTable:
+def require_table(ctx: Context, view: PointView, names: Identifier) -> FoundTable:
     """Return a table; 4, or 1 when its namespace is missing (R11)."""
     found = find_table(ctx, view, names)
     if found is not None:
