@@ -43,9 +43,7 @@ def buckets() -> dict[str, str]:
 
 
 @pytest.fixture
-def catalog(
-    request: pytest.FixtureRequest, tmp_path: Path, buckets: dict[str, str]
-) -> Catalog:
+def catalog(request: pytest.FixtureRequest, tmp_path: Path, buckets: dict[str, str]) -> Catalog:
     """A catalog on a root where nothing is yet."""
     mode, kind, home = request.param
     made = Catalog(mode, kind, _root(request, kind, tmp_path, buckets))
@@ -55,9 +53,7 @@ def catalog(
     return made
 
 
-def _root(
-    request: pytest.FixtureRequest, kind: str, folder: Path, buckets: dict[str, str]
-) -> Root:
+def _root(request: pytest.FixtureRequest, kind: str, folder: Path, buckets: dict[str, str]) -> Root:
     if kind == "local":
         path = str(folder / "a root #1 100% ü")
         return Root(path, folder=path)

@@ -10,7 +10,7 @@ import pytest
 
 from lance_catalog.config import Mode
 from lance_catalog.manifest.schema import SCHEMA
-from tests.behaviour.catalogs import Catalog, code, refusal
+from tests.behaviour.catalogs import Catalog, code, local_only, refusal
 
 pytestmark = pytest.mark.modes(Mode.V2, Mode.COMPAT)
 
@@ -62,7 +62,7 @@ class TestFormat:
 
     def test_metadata_is_json_of_strings(self, catalog: Catalog) -> None:
         """C07: compact, unescaped, NULL for none."""
-        catalog.create(["t"], properties={"b": "ü\"\n", "a": "1"})
+        catalog.create(["t"], properties={"b": 'ü"\n', "a": "1"})
         catalog.create(["u"])
         rows = catalog.rows()
         assert rows["t"]["metadata"] == '{"a":"1","b":"ü\\"\\n"}'
@@ -98,6 +98,7 @@ class TestFormat:
         assert manifest.to_table(filter="object_id = 'n7'").num_rows == 1
         assert len(catalog.namespaces()) == 41
 
+    @local_only
     def test_every_change_is_the_next_version(self, catalog: Catalog) -> None:
         """Invariant 1: one mutation, one version (after the indices are made)."""
         catalog.namespace("a")
@@ -136,7 +137,7 @@ class TestOtherWriters:
         )
         assert catalog.namespaces() == ["a", "b"]
         assert catalog.describe_table({"id": ["a", "t"]}).properties == {"k": "v"}
-        catalog.manifest().update({"metadata": "'{\"k\":\"w\"}'"}, where="object_id = 'a$t'")
+        catalog.manifest().update({"metadata": '\'{"k":"w"}\''}, where="object_id = 'a$t'")
         assert catalog.describe_table({"id": ["a", "t"]}).properties == {"k": "w"}
         catalog.manifest().delete("object_id = 'b'")
         assert catalog.namespaces() == ["a"]
@@ -190,6 +191,7 @@ class TestOtherWriters:
         catalog.rename_table({"id": ["v"], "new_table_name": "w"})
         assert catalog.rows()["w"]["base_objects"] == ["a", "b"]
 
+    @local_only
     def test_objects_of_unknown_type_are_left_alone(self, catalog: Catalog) -> None:
         """C04, O01: neither table nor namespace, but their names are taken."""
         catalog.namespace("ns")
@@ -215,6 +217,7 @@ class TestOtherWriters:
         assert catalog.all_tables() == ["t"]
         assert catalog.describe_table({"id": ["t"]}).location == location
 
+    @local_only
     def test_unreadable_metadata_is_19(self, catalog: Catalog) -> None:
         """C07: what is no JSON object of strings is said so; the row can still go."""
         catalog.namespace("a")
@@ -260,6 +263,7 @@ class TestForeignTable:
             (SCHEMA.set(4, pa.field("base_objects", pa.string())), "base_objects"),
         ],
     )
+    @local_only
     def test_is_18_and_untouched(self, catalog: Catalog, schema: pa.Schema, column: str) -> None:
         """C04: reads and writes refuse alike, and name what is wrong."""
         catalog.root.write("__manifest", schema.empty_table())
@@ -276,6 +280,7 @@ class TestForeignTable:
             assert f"'{column}'" in str(error)
         assert catalog.root.digest() == before
 
+    @local_only
     def test_metadata_shape_is_json(self, catalog: Catalog) -> None:
         """C07: what we write is readable JSON for anybody."""
         catalog.namespace("a", properties={"k": "v"})

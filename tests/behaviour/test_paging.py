@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.catalogs import LOCAL_STORES, Catalog
+from tests.behaviour.catalogs import LOCAL_STORES, Catalog, local_only
 
 NAMES = ["a", "B", "a b", "aa", "ä", "z", "😀"]
 Listing = Callable[[Catalog, dict[str, Any]], tuple[list[str], str | None]]
@@ -83,6 +83,7 @@ class TestPages:
             assert all(len(page) == limit for page in pages[:-1])
             assert 1 <= len(pages[-1]) <= limit
 
+    @local_only
     def test_limits_at_the_edge(
         self, catalog: Catalog, listing: Listing, make: Callable[[Catalog, str], None]
     ) -> None:
@@ -100,7 +101,7 @@ class TestPages:
     def test_inserts_between_pages(
         self, catalog: Catalog, listing: Listing, make: Callable[[Catalog, str], None]
     ) -> None:
-        """I11, I21: a token is a place, not a count: nothing twice, nothing that stayed is missed."""
+        """I11, I21: a token is a place, not a count: nothing twice, nothing that stayed missed."""
         if skip_kind(catalog, listing):
             assert listing(catalog, {}) == ([], None)
             return
@@ -115,6 +116,7 @@ class TestPages:
         rest, token = listing(catalog, {"limit": 10, "page_token": token})
         assert (rest, token) == (["f", "h", "z"], None)
 
+    @local_only
     def test_token_need_not_exist(
         self, catalog: Catalog, listing: Listing, make: Callable[[Catalog, str], None]
     ) -> None:
@@ -161,6 +163,7 @@ def test_pages_of_everything_below(catalog: Catalog) -> None:
     assert catalog.all_tables(["a"]) == ["a$in$t", "a$t"]
 
 
+@local_only
 def test_many_names_page_in_order(catalog: Catalog) -> None:
     """I21, C08: past the point where fragments are merged and rows leave the overlay."""
     count = 40 if catalog.kind in LOCAL_STORES else 20

@@ -16,7 +16,6 @@ import pytest
 
 from lance_catalog import DirectoryNamespace
 from lance_catalog.config import Mode
-from lance_catalog.errors import LanceNamespaceError
 from lance_catalog.storage.instrumented import CountingStore
 from tests.behaviour.catalogs import (
     CLOUD_STORES,
@@ -25,6 +24,7 @@ from tests.behaviour.catalogs import (
     Catalog,
     code,
     ipc,
+    outcome,
     refusal,
     rows,
 )
@@ -52,9 +52,7 @@ READS: dict[str, Callable[[Any], Any]] = {
     "describe_table missing": lambda c: c.describe_table({"id": ["gone"]}),
     "count_table_rows": lambda c: c.count_table_rows({"id": ["t"]}),
     "query_table": lambda c: c.query_table({"id": ["t"], "k": 2, "vector": {}}),
-    "explain": lambda c: c.explain_table_query_plan(
-        {"id": ["t"], "query": {"k": 2, "vector": {}}}
-    ),
+    "explain": lambda c: c.explain_table_query_plan({"id": ["t"], "query": {"k": 2, "vector": {}}}),
     "analyze": lambda c: c.analyze_table_query_plan({"id": ["t"], "k": 2, "vector": {}}),
     "get_table_stats": lambda c: c.get_table_stats({"id": ["t"]}),
     "list_table_indices": lambda c: c.list_table_indices({"id": ["t"]}),
@@ -69,15 +67,7 @@ READS: dict[str, Callable[[Any], Any]] = {
 
 def read_everything(catalog: Any) -> dict[str, int | None]:
     """Run every read; the code it ended in, None when it answered."""
-    outcomes: dict[str, int | None] = {}
-    for name, read in READS.items():
-        try:
-            read(catalog)
-        except LanceNamespaceError as error:
-            outcomes[name] = int(error.code)
-        else:
-            outcomes[name] = None
-    return outcomes
+    return {name: outcome(read, catalog) for name, read in READS.items()}
 
 
 def populate(catalog: Catalog) -> None:
@@ -139,18 +129,14 @@ class TestNothingIsWritten:
         assert catalog.root.digest() == before
 
     @pytest.mark.stores(*CLOUD_STORES)
-    def test_reads_send_no_write(
-        self, catalog: Catalog, request: pytest.FixtureRequest
-    ) -> None:
+    def test_reads_send_no_write(self, catalog: Catalog, request: pytest.FixtureRequest) -> None:
         """Invariant 2: counted by a proxy in front of the store, Lance's requests included."""
         populate(catalog)
         server = request.getfixturevalue(f"{catalog.kind}_server")
         with CountingProxy(server.endpoint) as proxy:
             options = server.storage_options("", endpoint=proxy.endpoint)
             storage = {f"storage.{key}": value for key, value in options.items()}
-            reader = DirectoryNamespace(
-                root=catalog.root.uri, **SWITCHES[catalog.mode], **storage
-            )
+            reader = DirectoryNamespace(root=catalog.root.uri, **SWITCHES[catalog.mode], **storage)
             assert read_everything(reader) == missing_only(catalog.mode)
             counts = proxy.traffic.counts()
             assert counts.reads > len(READS)
@@ -201,8 +187,7 @@ def test_a_root_that_is_a_file_is_13(catalog: Catalog) -> None:
 AS_NOBODY = """
 import json, sys
 from lance_catalog import DirectoryNamespace
-from lance_catalog.errors import LanceNamespaceError
-from tests.behaviour.catalogs import ipc, rows
+from tests.behaviour.catalogs import ipc, outcome, rows
 from tests.behaviour.test_readonly import read_everything
 
 catalog = DirectoryNamespace(**json.loads(sys.argv[1]))
@@ -219,14 +204,7 @@ if catalog.mode.value != "v1":
     writes["drop_namespace"] = lambda: catalog.drop_namespace({"id": ["empty"]})
     writes["rename"] = lambda: catalog.rename_table({"id": ["t"], "new_table_name": "u"})
     writes["root"] = lambda: catalog.create_namespace({"id": [], "mode": "overwrite"})
-outcomes = {}
-for name, write in writes.items():
-    try:
-        write()
-    except LanceNamespaceError as error:
-        outcomes[name] = int(error.code)
-    else:
-        outcomes[name] = None
+outcomes = {name: outcome(write) for name, write in writes.items()}
 print(json.dumps({"reads": read_everything(catalog), "writes": outcomes}))
 """
 
@@ -286,12 +264,12 @@ class TestDenied:
         found = as_nobody(catalog.properties())
         free = {"describe_namespace", "namespace_exists", "snapshot", "list_namespaces"}
         free |= {"list_namespaces missing", "describe_namespace missing"}
-        for name, outcome in found["reads"].items():
+        for name, answer in found["reads"].items():
             if catalog.mode is Mode.V1 and name in free:
                 continue  # V1 needs no look at the store for these.
             if name == "namespace_exists":
                 continue  # The root always exists.
-            assert outcome == 15, name
+            assert answer == 15, name
         assert set(found["writes"].values()) == {15}, found["writes"]
 
     def test_root_that_cannot_be_made(self, catalog: Catalog, shared: str) -> None:

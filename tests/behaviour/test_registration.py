@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lance_catalog.config import Mode
-from tests.behaviour.catalogs import Catalog, code, ipc, refusal, rows
+from tests.behaviour.catalogs import Catalog, code, ipc, local_only, refusal, rows
 
 pytestmark = pytest.mark.homes("root", "nested")
 
@@ -21,21 +21,22 @@ def table_files(catalog: Catalog, place: str) -> list[str]:
 class TestDeregister:
     def test_hidden_everywhere_data_untouched(self, catalog: Catalog) -> None:
         """I23, R3: hidden from list, describe, exists and data operations; every file stays."""
-        id = catalog.at("t")
-        catalog.create(id, properties={"k": "v"})
+        table_id = catalog.at("t")
+        catalog.create(table_id, properties={"k": "v"})
         catalog.create(catalog.at("keep"))
-        location = catalog.describe_table({"id": id}).location
-        place = catalog.place(id)
+        location = catalog.describe_table({"id": table_id}).location
+        place = catalog.place(table_id)
         files = {path: catalog.root.get(path) for path in table_files(catalog, place)}
-        answer = catalog.deregister_table({"id": id})
-        assert (answer.id, answer.location) == (id, location)
+        answer = catalog.deregister_table({"id": table_id})
+        assert (answer.id, answer.location) == (table_id, location)
         assert answer.properties == {"k": "v"}
         assert catalog.tables(catalog.home) == ["keep"]
         assert catalog.all_tables() == ["$".join(catalog.at("keep"))]
         for call in (catalog.describe_table, catalog.table_exists, catalog.count_table_rows):
-            assert code(call, {"id": id}) == 4
+            assert code(call, {"id": table_id}) == 4
         assert {path: catalog.root.get(path) for path in table_files(catalog, place)} == files
 
+    @local_only
     def test_second_time_is_4(self, catalog: Catalog) -> None:
         """I23: a deregistered table is not found."""
         catalog.create(catalog.at("t"))
@@ -90,30 +91,31 @@ class TestDeregister:
 class TestRegister:
     def test_round_trip_keeps_data_and_properties(self, catalog: Catalog) -> None:
         """I24: in every mode, V1 included; with the location that deregister answered."""
-        id = catalog.at("t")
-        catalog.create(id, [5], properties={"k": "v"})
+        table_id = catalog.at("t")
+        catalog.create(table_id, [5], properties={"k": "v"})
         for _ in range(3):
-            location = catalog.deregister_table({"id": id}).location
-            answer = catalog.register_table({"id": id, "location": location})
+            location = catalog.deregister_table({"id": table_id}).location
+            answer = catalog.register_table({"id": table_id, "location": location})
             assert answer.location == location
             assert answer.properties == {"k": "v"}
             assert catalog.tables(catalog.home) == ["t"]
-            assert catalog.data(id) == [5]
-            asked = {"id": id, "load_detailed_metadata": True}
+            assert catalog.data(table_id) == [5]
+            asked = {"id": table_id, "load_detailed_metadata": True}
             assert catalog.describe_table(asked).properties == {"k": "v"}
-            catalog.insert_into_table({"id": id}, ipc(rows([6])))
-            catalog.delete_from_table({"id": id, "predicate": "n = 6"})
+            catalog.insert_into_table({"id": table_id}, ipc(rows([6])))
+            catalog.delete_from_table({"id": table_id, "predicate": "n = 6"})
 
     def test_properties_given_are_added(self, catalog: Catalog) -> None:
         """I24, R14: what comes with the request wins over what was kept."""
-        id = catalog.at("t")
-        catalog.create(id, properties={"k": "v", "l": "1"})
-        location = catalog.deregister_table({"id": id}).location
-        request = {"id": id, "location": location, "properties": {"l": "2", "m": "3"}}
+        table_id = catalog.at("t")
+        catalog.create(table_id, properties={"k": "v", "l": "1"})
+        location = catalog.deregister_table({"id": table_id}).location
+        request = {"id": table_id, "location": location, "properties": {"l": "2", "m": "3"}}
         assert catalog.register_table(request).properties == {"k": "v", "l": "2", "m": "3"}
-        asked = {"id": id, "load_detailed_metadata": True}
+        asked = {"id": table_id, "load_detailed_metadata": True}
         assert catalog.describe_table(asked).properties == {"k": "v", "l": "2", "m": "3"}
 
+    @local_only
     def test_existing_is_5(self, catalog: Catalog) -> None:
         """I24: the name of a live table."""
         catalog.create(catalog.at("t"))
@@ -124,6 +126,7 @@ class TestRegister:
             assert code(catalog.register_table, request) == 5
         assert catalog.root.digest() == before
 
+    @local_only
     def test_unknown_mode_is_13(self, catalog: Catalog) -> None:
         """I24: refused, not taken for create."""
         catalog.create(catalog.at("t"))
@@ -158,27 +161,27 @@ class TestRegister:
     @pytest.mark.modes(Mode.V2, Mode.COMPAT)
     def test_overwrite_replaces_the_entry(self, catalog: Catalog) -> None:
         """I24: the data that the entry pointed at before is deregistered, not lost."""
-        id = catalog.at("t")
-        old = catalog.create(id, [1]).location
+        table_id = catalog.at("t")
+        old = catalog.create(table_id, [1]).location
         catalog.root.write("foreign/place", rows([9]))
         for mode in ("overwrite", "Overwrite"):
-            catalog.register_table({"id": id, "location": "foreign/place", "mode": mode})
-            assert catalog.data(id) == [9]
-        catalog.register_table({"id": id, "location": old, "mode": "overwrite"})
-        assert catalog.data(id) == [1]
+            catalog.register_table({"id": table_id, "location": "foreign/place", "mode": mode})
+            assert catalog.data(table_id) == [9]
+        catalog.register_table({"id": table_id, "location": old, "mode": "overwrite"})
+        assert catalog.data(table_id) == [1]
         assert catalog.tables(catalog.home) == ["t"]
 
     @pytest.mark.modes(Mode.V2, Mode.COMPAT)
     def test_name_taken_meanwhile_is_5(self, catalog: Catalog) -> None:
         """I24: the name is free after a deregistration; who took it keeps it."""
-        id = catalog.at("t")
-        old = catalog.create(id, [1], properties={"k": "old"})
-        location = catalog.deregister_table({"id": id}).location
-        new = catalog.create(id, [2])
+        table_id = catalog.at("t")
+        old = catalog.create(table_id, [1], properties={"k": "old"})
+        location = catalog.deregister_table({"id": table_id}).location
+        new = catalog.create(table_id, [2])
         assert new.location != old.location
-        assert code(catalog.register_table, {"id": id, "location": location}) == 5
+        assert code(catalog.register_table, {"id": table_id, "location": location}) == 5
         catalog.register_table({"id": catalog.at("u"), "location": location})
-        assert catalog.data(id) == [2]
+        assert catalog.data(table_id) == [2]
         assert catalog.data(catalog.at("u")) == [1]
         told = catalog.describe_table({"id": catalog.at("u")})
         assert told.properties == {"k": "old"}
@@ -199,30 +202,30 @@ class TestRegister:
 class TestDropOfDeregistered:
     def test_data_goes(self, catalog: Catalog) -> None:
         """I25: a deregistered table can be dropped; then nothing of it is left."""
-        id = catalog.at("t")
-        catalog.create(id)
-        place = catalog.place(id)
-        location = catalog.deregister_table({"id": id}).location
-        catalog.drop_table({"id": id})
+        table_id = catalog.at("t")
+        catalog.create(table_id)
+        place = catalog.place(table_id)
+        location = catalog.deregister_table({"id": table_id}).location
+        catalog.drop_table({"id": table_id})
         assert catalog.root.paths(place) == []
         assert "t.deleted" not in catalog.root.level()
-        assert code(catalog.drop_table, {"id": id}) == 4
-        assert code(catalog.register_table, {"id": id, "location": location}) == 13
-        catalog.create(id, [7])
-        assert catalog.data(id) == [7]
+        assert code(catalog.drop_table, {"id": table_id}) == 4
+        assert code(catalog.register_table, {"id": table_id, "location": location}) == 13
+        catalog.create(table_id, [7])
+        assert catalog.data(table_id) == [7]
 
     @pytest.mark.modes(Mode.V2, Mode.COMPAT)
     def test_live_table_of_the_name_comes_first(self, catalog: Catalog) -> None:
         """I25: drop takes the live one; the deregistered one needs a drop of its own."""
-        id = catalog.at("t")
-        catalog.create(id, [1])
-        old = catalog.place(id)
-        catalog.deregister_table({"id": id})
-        catalog.create(id, [2])
-        new = catalog.place(id)
-        catalog.drop_table({"id": id})
+        table_id = catalog.at("t")
+        catalog.create(table_id, [1])
+        old = catalog.place(table_id)
+        catalog.deregister_table({"id": table_id})
+        catalog.create(table_id, [2])
+        new = catalog.place(table_id)
+        catalog.drop_table({"id": table_id})
         assert catalog.root.paths(f"{new}/") == []
         assert catalog.root.paths(f"{old}/") != []
-        catalog.drop_table({"id": id})
+        catalog.drop_table({"id": table_id})
         assert catalog.root.paths(f"{old}/") == []
-        assert code(catalog.drop_table, {"id": id}) == 4
+        assert code(catalog.drop_table, {"id": table_id}) == 4

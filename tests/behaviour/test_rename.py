@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lance_catalog.config import Mode
-from tests.behaviour.catalogs import Catalog, code, ipc, rows
+from tests.behaviour.catalogs import Catalog, code, ipc, local_only, rows
 
 pytestmark = pytest.mark.needs("rename")
 
@@ -55,6 +55,7 @@ class TestRename:
             assert code(catalog.rename_table, request) == 5
         assert catalog.root.digest() == before
 
+    @local_only
     def test_missing_is_4_or_1(self, catalog: Catalog) -> None:
         """I26, R11: 4 for the table, 1 for a namespace on either side; a namespace is no table."""
         catalog.create(catalog.at("t"))
@@ -69,6 +70,7 @@ class TestRename:
             assert code(catalog.rename_table, request) == 1
         assert catalog.root.digest() == before
 
+    @local_only
     def test_declared_table(self, catalog: Catalog) -> None:
         """I26: a table without data is renamed all the same."""
         catalog.declare_table({"id": catalog.at("t")})

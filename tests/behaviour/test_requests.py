@@ -15,7 +15,16 @@ import pytest
 import lance_catalog
 from lance_catalog import DirectoryNamespace, config
 from lance_catalog.config import Mode
-from tests.behaviour.catalogs import LOCAL_STORES, SWITCHES, Catalog, code, ipc, refusal, rows
+from tests.behaviour.catalogs import (
+    LOCAL_STORES,
+    SWITCHES,
+    Catalog,
+    code,
+    ipc,
+    local_only,
+    refusal,
+    rows,
+)
 
 
 class Request(dict[str, Any]):
@@ -40,6 +49,7 @@ class TestForms:
             assert isinstance(catalog.drop_table(form), ln.DropTableResponse)
         assert catalog.tables() == []
 
+    @local_only
     def test_what_is_no_request_is_13(self, catalog: Catalog) -> None:
         """R13: with the field that does not fit."""
         for request in (None, 3, "t", ["t"], object()):
@@ -52,6 +62,7 @@ class TestForms:
         assert code(catalog.rename_table, {"id": ["t"]}) in (0, 13)
 
     @pytest.mark.needs("namespaces")
+    @local_only
     def test_rename_forms(self, catalog: Catalog) -> None:
         """R13: new_namespace_id None = stay, [] = root, in a model as in a dict."""
         catalog.namespace("ns")
@@ -155,6 +166,7 @@ def test_memory_roots_are_told_apart(catalog: Catalog) -> None:
 
 
 class TestProperties:
+    @local_only
     def test_unknown_is_13_with_the_nearest(self, catalog: Catalog) -> None:
         """C12: refused, not ignored; the message names what was meant."""
         for wrong, meant in (
@@ -169,6 +181,7 @@ class TestProperties:
             assert f"'{meant}'" in str(error)
             assert f"'{wrong}'" in str(error)
 
+    @local_only
     def test_bad_values_are_13(self, catalog: Catalog) -> None:
         """C12: bad values are refused, not ignored."""
         for more in (
@@ -184,6 +197,7 @@ class TestProperties:
             properties = {**catalog.properties(), **more}
             assert code(lambda given=properties: DirectoryNamespace(**given)) == 13, more
 
+    @local_only
     def test_names_of_native_are_accepted(
         self, catalog: Catalog, caplog: pytest.LogCaptureFixture
     ) -> None:

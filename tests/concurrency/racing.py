@@ -6,7 +6,6 @@ a barrier, run one function each, and send back what it returned.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import multiprocessing
 import os
@@ -21,7 +20,6 @@ import pyarrow as pa
 from lance_catalog import DirectoryNamespace
 from lance_catalog.config import Mode
 from lance_catalog.errors import LanceNamespaceError
-
 
 SWITCHES: dict[Mode, dict[str, bool]] = {
     Mode.V1: {"manifest_enabled": False},
@@ -95,13 +93,10 @@ class Racers:
         return [answer for _, answer in answers]
 
     def stop(self) -> None:
-        for pipe in self._pipes:
-            with contextlib.suppress(OSError):
-                pipe.send(None)
         for process in self._processes:
-            process.join(10)
-            if process.is_alive():
-                process.kill()
+            # They hold nothing, and Lance's threads may take their time to end.
+            process.kill()
+            process.join()
 
 
 def _serve(pipe: Connection, barriers: dict[int, Any], number: int) -> None:
@@ -109,8 +104,6 @@ def _serve(pipe: Connection, barriers: dict[int, Any], number: int) -> None:
         try:
             task = pipe.recv()
         except EOFError:
-            return
-        if task is None:
             return
         run, count, args = task
         try:
@@ -144,4 +137,3 @@ def manifest_strays(root: str) -> list[str]:
 
 def flat(parts: Iterable[Sequence[Any]]) -> list[Any]:
     return [one for part in parts for one in part]
-

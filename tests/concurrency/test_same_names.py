@@ -124,7 +124,7 @@ def _overwriting_gate() -> Iterator[None]:
 
 
 def violations(root: str, mode: Mode, kind: str, outcomes: Outcomes) -> list[str]:
-    """What contradicts "one winner each, whole, and nothing else"; read by Lance where it can be."""
+    """What contradicts "one winner each, whole, and nothing else"."""
     wrong = [
         f"loser {number} of {name}: {code} {text}"
         for name, number, code, text in outcomes

@@ -13,6 +13,7 @@ from typing import Any
 
 from lance_catalog import DirectoryNamespace
 from lance_catalog.config import Mode
+from lance_catalog.directory.edge import operation
 from lance_catalog.directory.migration import migrate
 from lance_catalog.errors import LanceNamespaceError
 from lance_catalog.manifest.log import ManifestLog
@@ -101,7 +102,8 @@ def _by_v1(ns: DirectoryNamespace) -> object:
 
 
 def _migrate(ns: DirectoryNamespace) -> object:
-    return migrate(ns.context)
+    # A function, not a method: its callers have an edge of their own.
+    return operation(migrate)(ns.context)
 
 
 def _create_refused_once(ns: DirectoryNamespace) -> object:

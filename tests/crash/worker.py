@@ -23,7 +23,7 @@ Names = tuple[str, ...]
 
 @dataclass
 class State:
-    """What a worker's part of the catalog holds: rows by id (None: declared), and what is hidden."""
+    """What a worker's part of the catalog holds: rows by id (None: declared), hidden tables."""
 
     tables: dict[Names, list[int] | None] = field(default_factory=dict)
     hidden: dict[Names, tuple[list[int] | None, str]] = field(default_factory=dict)

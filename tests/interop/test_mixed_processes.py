@@ -331,14 +331,17 @@ def test_limit_of_several_native_drops_more_than_one_can_be_acknowledged(root: P
     assert doubles["ours"] == 0
 
 
-def _double_drops(root: Path, kind: str, rounds: int = 60) -> int:
+def _double_drops(root: Path, kind: str, rounds: int = 30) -> int:
     peers = [Peer(kind, root, V2, fresh=True) for _ in range(4)]
     doubles = 0
 
     def drop(peer: Peer) -> bool:
         try:
             peer.drop_namespace("a")
-        except (ln.NamespaceNotFoundError, ln.ConcurrentModificationError):
+        except ln.NamespaceNotFoundError:
+            return False
+        except ln.ConcurrentModificationError:
+            assert kind == "native", "ours gave up: 30 seconds are enough for three others"
             return False
         return True
 

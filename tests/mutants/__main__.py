@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.mutants.breaks import BREAKS, Break
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not integration and not soak"]
 
 
 def run(broken: Break, source: Path) -> str | None:
@@ -26,8 +27,7 @@ def run(broken: Break, source: Path) -> str | None:
     path.write_text(text.replace(broken.old, broken.new), encoding="utf-8")
     try:
         result = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not integration and not soak"]
-            + broken.tests.split(),
+            [*PYTEST, *broken.tests.split()],
             cwd=REPOSITORY,
             env={**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,

@@ -37,7 +37,7 @@ def rows() -> dict[str, str]:
     return found
 
 
-def tests_of(text: str) -> list[str]:
+def named_tests(text: str) -> list[str]:
     return re.findall(r"`(tests/[^`]+)`", text)
 
 
@@ -66,12 +66,12 @@ def test_every_clause_is_mapped_and_no_other() -> None:
 
 def test_every_row_names_tests_or_says_which_issue_it_waits_for() -> None:
     for clause, text in rows().items():
-        assert tests_of(text) or re.search(r"open: issue \d+", text), f"{clause}: {text}"
+        assert named_tests(text) or re.search(r"open: issue \d+", text), f"{clause}: {text}"
 
 
 @pytest.mark.parametrize("clause", EXPECTED)
 def test_every_test_named_exists(clause: str) -> None:
-    for test in tests_of(rows()[clause]):
+    for test in named_tests(rows()[clause]):
         name, _, function = test.partition("::")
         path = REPOSITORY / name
         assert path.is_file(), f"{clause}: no file {name}"

@@ -87,6 +87,7 @@ def agree(snapshot: Snapshot, model: Model) -> None:
         assert inside == {k for k, e in model.items() if e.address >> 32 == fragment}
 
 
+@settings(max_examples=50)
 @given(rows)
 def test_a_loaded_snapshot_is_its_rows(given_rows: list[tuple[str, str, str | None]]) -> None:
     """I11, I21: lookups, children in order, pages, descendants, locations, fragments."""
@@ -94,7 +95,7 @@ def test_a_loaded_snapshot_is_its_rows(given_rows: list[tuple[str, str, str | No
     agree(loaded(model.values()), model)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(rows, st.lists(st.tuples(st.booleans(), row), max_size=25), st.integers(0, 4))
 def test_changes_keep_it_so(
     given_rows: list[tuple[str, str, str | None]],
@@ -127,6 +128,7 @@ def test_changes_keep_it_so(
     agree(snapshot, model)
 
 
+@settings(max_examples=50)
 @given(rows.filter(bool), st.data())
 def test_duplicates_are_all_known(
     given_rows: list[tuple[str, str, str | None]], data: st.DataObject
@@ -143,12 +145,14 @@ def test_duplicates_are_all_known(
         *(e.address for e in more),
     }
     parent = twice.object_id.rpartition("$")[0]
-    listed = [e.object_id for e in snapshot.children(parent)]
-    assert listed.count(twice.object_id) == 1
+    if parent or "$" not in twice.object_id:
+        listed = [e.object_id for e in snapshot.children(parent)]
+        assert listed.count(twice.object_id) == 1
     # A delta that removes one of them cannot be told from the overlay: load again.
     assert snapshot.replaced(2, [twice], [], {}, {}) is None
 
 
+@settings(max_examples=50)
 @given(rows.filter(bool))
 def test_a_second_row_of_an_id_needs_a_full_load(
     given_rows: list[tuple[str, str, str | None]],
@@ -188,10 +192,14 @@ def test_many_rows_page_by_slices(count: int) -> None:
     model = {name: Entry(name, "namespace", None, None, n) for n, name in enumerate(names)}
     snapshot = loaded(model.values())
     gone = [model.pop(name) for name in names[::7]]
-    new = [Entry(f"{name}x", "table", "y", None, (1 << 32) | n) for n, name in enumerate(names[::9])]
+    new = [
+        Entry(f"{name}x", "table", "y", None, (1 << 32) | n) for n, name in enumerate(names[::9])
+    ]
     model.update({e.object_id: e for e in new})
     after = snapshot.replaced(2, gone, new, {}, {})
     assert after is not None
     assert [e.object_id for e in after.children("")] == sorted(model)
     middle = sorted(model)[len(model) // 2]
-    assert [e.object_id for e in after.children("", middle)] == [k for k in sorted(model) if k > middle]
+    assert [e.object_id for e in after.children("", middle)] == [
+        k for k in sorted(model) if k > middle
+    ]

@@ -16,7 +16,12 @@ import lance
 import pyarrow as pa
 from lance.fragment import write_fragments
 
-from lance_catalog.errors import CommitOutcomeUnknownError, LanceNamespaceError, storage_errors
+from lance_catalog.errors import (
+    CommitOutcomeUnknownError,
+    ConcurrentModificationError,
+    LanceNamespaceError,
+    storage_errors,
+)
 from lance_catalog.failpoints import hit
 from lance_catalog.lifecycle.locations import v1_name
 from lance_catalog.model import user_properties
@@ -63,8 +68,6 @@ def write_first_version(
 
     Properties go into the table's own metadata (R14), which is a second version.
     """
-    uri = store.uri_of(directory)
-    options = dict(store.lance_options) or None
     files: list[str] = []
     manifests: dict[str, str] = {}
     gate = CommitGate(store, directory, 0, on_step=lambda step: hit(f"table.version_{step}"))
@@ -99,9 +102,8 @@ def _write(
             planned: Any = write_fragments(
                 data, uri, mode="create", return_transaction=True, storage_options=options
             )
-        except OSError:
-            # Lance looks first, and says so in words only.
-            if has_versions(store, directory):
+        except OSError as error:
+            if _was_taken(error) or has_versions(store, directory):
                 return None
             raise
         files += [
@@ -118,10 +120,61 @@ def _write(
             return None
         manifests[gate.final_path(1)] = transaction.uuid
         if properties:
-            dataset = lance.dataset(uri, storage_options=options)
-            dataset.update_metadata(dict(properties))
-            _note(store, directory, dataset, dataset.version, files, manifests)
+            dataset = _put_properties(store, directory, dataset, properties, files, manifests)
     return dataset
+
+
+def _put_properties(
+    store: Store,
+    directory: str,
+    dataset: Any,
+    properties: Mapping[str, str],
+    files: list[str],
+    manifests: dict[str, str],
+) -> Any:
+    """Write the properties as version 2, through a gate.
+
+    Plain Lance would, after a drop, go on in a directory that is not there any more.
+    """
+    gate = CommitGate(store, directory, 1)
+    updates = lance.LanceOperation.UpdateMap(dict(properties))
+    operation = lance.LanceOperation.UpdateConfig(table_metadata_updates=updates)
+    transaction = lance.Transaction(1, operation, str(uuid.uuid4()))
+    files.append(f"{directory}/_transactions/1-{transaction.uuid}.txn")
+    try:
+        made = _commit(store, dataset, transaction, gate, directory)
+    except (OSError, RuntimeError, ValueError, LanceNamespaceError) as error:
+        gate.discard_staged()
+        if still_there(store, manifests):
+            raise
+        raise _gone(directory) from error
+    gate.discard_staged()
+    if made is not None:
+        manifests[gate.final_path(2)] = transaction.uuid
+        return made
+    if not still_there(store, manifests):
+        raise _gone(directory)
+    # Somebody who saw the table has written already; the properties go on top.
+    options = dict(store.lance_options) or None
+    latest = lance.dataset(store.uri_of(directory), storage_options=options)
+    latest.update_metadata(dict(properties))
+    return latest
+
+
+def _was_taken(error: Exception) -> bool:
+    """Whether Lance found a table where a first version was to be: it says so in words only.
+
+    Dropped since, a look would not find it any more. (It asks for the version we read: none, 0.)
+    """
+    text = str(error)
+    return "already exists" in text or "/_versions/0.manifest was not found" in text
+
+
+def _gone(directory: str) -> ConcurrentModificationError:
+    return ConcurrentModificationError(
+        f"the table at {directory} was dropped by somebody else while it was created; "
+        "nothing is left of it. Retry."
+    )
 
 
 def overwrite(
@@ -168,12 +221,14 @@ def still_there(store: Store, manifests: Mapping[str, str]) -> bool:
     return all(_is_of(store, path, token) for path, token in manifests.items())
 
 
-def _commit(store: Store, uri: str, transaction: Any, gate: CommitGate, directory: str) -> Any:
+def _commit(store: Store, target: Any, transaction: Any, gate: CommitGate, directory: str) -> Any:
+    uri = store.uri_of(directory)
+    version = gate.read_version + 1
     # Typed as any: the gate is not a whole namespace, and Lance does not ask it to be.
     client: Any = gate
     try:
         return lance.LanceDataset.commit(
-            uri,
+            target,
             transaction,
             storage_options=dict(store.lance_options) or None,
             enable_v2_manifest_paths=True,
@@ -185,13 +240,14 @@ def _commit(store: Store, uri: str, transaction: Any, gate: CommitGate, director
     except (OSError, RuntimeError, ValueError) as error:
         if gate.outcome is Outcome.UNKNOWN:
             raise CommitOutcomeUnknownError(
-                f"writing version 1 at {uri} failed ({error}) and may or may not have landed. "
-                "Look before retrying."
+                f"writing version {version} at {uri} failed ({error}) and may or may not have "
+                "landed. Look before retrying."
             ) from error
         if gate.outcome is Outcome.LANDED:
-            return lance.dataset(uri, version=1, storage_options=dict(store.lance_options) or None)
+            options = dict(store.lance_options) or None
+            return lance.dataset(uri, version=version, storage_options=options)
         # Who comes to a table that is there already may fail before the gate is asked.
-        if gate.outcome is Outcome.REFUSED or has_versions(store, directory):
+        if gate.outcome is Outcome.REFUSED or _was_taken(error) or has_versions(store, directory):
             return None
         raise
 

@@ -80,7 +80,6 @@ def _refusal(view: Snapshot, name: str) -> str | None:
 
 def _register(ctx: Context, names: list[str]) -> list[str]:
     """Add rows for a batch, leaving out what somebody else registered meanwhile."""
-
     # A V1 table keeps its properties in its own metadata; from now on the row has them (R14).
     properties = {name: dump_metadata(table_properties(ctx, name + SUFFIX)) for name in names}
 

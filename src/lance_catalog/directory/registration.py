@@ -271,7 +271,7 @@ def _unmark_v1(ctx: Context, place: str) -> None:
             try:
                 markers.reveal(ctx.store, name, place, hidden)
             except ConcurrentModificationError as error:
-                log.warning("'%s' is registered, its marker is another's to remove: %s", name, error)
+                log.warning("'%s' is registered, another removes its marker: %s", name, error)
 
 
 def _register_directory(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,7 +76,8 @@ def declare(
         )
     path = f"{place}/{RESERVED}"
     with storage_errors(f"declaring '{format_text(names)}'"):
-        made = ctx.store.put_if_absent(path, RESERVED_BODY)
+        # Unique: an object store tells its own retry from a rival by the bytes.
+        made = ctx.store.put_if_absent(path, RESERVED_BODY + b" " + uuid.uuid4().hex.encode())
     if not made:
         raise TableAlreadyExistsError(
             f"table '{format_text(names)}' was declared by somebody else just now"
@@ -321,9 +323,7 @@ def _confirm_over(
         _confirm(ctx, found.names, found.location, written)
     else:
         # Creating a root table registers it (C17), also where only a directory told of it.
-        row = Entry(
-            encode(found.names), Kind.TABLE.value, found.location, dump_metadata(given)
-        )
+        row = Entry(encode(found.names), Kind.TABLE.value, found.location, dump_metadata(given))
         _register(ctx, found.names, row, written)
 
 

@@ -222,7 +222,9 @@ class Snapshot:
     def _changed(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for key in self.overlay:
-            found.setdefault(split_key(key)[0], []).append(key)
+            # "$a" lies in a namespace without a name, which natives can make: not at the root.
+            if not key.startswith(DELIMITER) or key.count(DELIMITER) > 1:
+                found.setdefault(split_key(key)[0], []).append(key)
         return {parent: sorted(keys) for parent, keys in found.items()}
 
     def descendants(self, parent: str) -> Iterator[Entry]:

@@ -71,7 +71,7 @@ class CloudStore(Store):
         return Level(names, [_info(meta) for meta in found["objects"]])
 
     def list_first(self, prefix: str) -> list[ObjectInfo]:
-        if _impossible(prefix):
+        if _impossible(check_path(prefix)):
             return []
         # Object stores list in the order of keys; the first chunk is the first page.
         stream = obstore.list(self._store, check_path(prefix), chunk_size=_BATCH)
@@ -79,7 +79,7 @@ class CloudStore(Store):
         return [] if chunk is None else [_info(meta) for meta in chunk]
 
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
-        if _impossible(prefix):
+        if _impossible(check_path(prefix)):
             return
         stream = obstore.list(self._store, check_path(prefix), chunk_size=_BATCH)
         while True:
@@ -90,7 +90,7 @@ class CloudStore(Store):
                 yield _info(meta)
 
     def get(self, path: str) -> bytes | None:
-        if _impossible(path):
+        if _impossible(check_path(path)):
             return None
 
         def read() -> bytes | None:
@@ -102,7 +102,7 @@ class CloudStore(Store):
         return _guard(f"reading {path}", read)
 
     def head(self, path: str) -> ObjectInfo | None:
-        if _impossible(path):
+        if _impossible(check_path(path)):
             return None
 
         def look() -> ObjectInfo | None:
@@ -219,6 +219,8 @@ def _guard(what: str, call: Callable[[], T]) -> T:
         ) from error
     except NotSupportedError as error:
         raise errors.UnsupportedOperationError(f"{what}: the store cannot do it") from error
+    except FileNotFoundError:
+        raise
     except (BaseError, OSError) as error:
         raise errors.translate(error, what) from error
 

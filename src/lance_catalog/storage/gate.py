@@ -53,6 +53,7 @@ class CommitGate:
     body: bytes | None = None
     landed_size: int = 0
     staged: list[str] = field(default_factory=list)
+    _lance_folder: str | None = None
 
     def final_path(self, version: int) -> str:
         """Return where a version's manifest lies."""
@@ -67,7 +68,8 @@ class CommitGate:
         version = int(request["version"])
         # Lance hands out a path of its own object store, percent-encoded or not; the folder is
         # known here, so only the name counts.
-        staged = f"{self.directory}/_versions/{str(request['manifest_path']).rsplit('/', 1)[-1]}"
+        self._lance_folder, _, name = str(request["manifest_path"]).rpartition("/")
+        staged = f"{self.directory}/_versions/{name}"
         self.staged.append(staged)
         self.naming = Naming(str(request.get("naming_scheme") or "V2"))
         if self.outcome is not Outcome.NOT_TRIED or version != self.read_version + 1:
@@ -174,6 +176,10 @@ class CommitGate:
     def _version(self, version: int) -> dict[str, Any]:
         path = self.final_path(version)
         info = self.store.head(path)
+        if self._lance_folder is not None:
+            # As Lance names it: a path it cannot read counts as not there yet, and is polled for
+            # (a refusal took 150 ms, 2 ms with the path it can read).
+            path = f"{self._lance_folder}/{manifest_name(version, self.naming)}"
         return {
             "version": version,
             "manifest_path": path,

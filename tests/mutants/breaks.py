@@ -1,0 +1,199 @@
+"""The breaks: one line each, the clause or invariant it breaks, and the tests that guard it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["BREAKS", "Break"]
+
+B = "tests/behaviour/"
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """One line of ``file`` changed from ``old`` to ``new``; ``tests`` must turn red."""
+
+    clause: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+BREAKS = [
+    Break(
+        "C01",
+        "lifecycle/locations.py",
+        'SUFFIX: Final = ".lance"',
+        'SUFFIX: Final = ".lanc"',
+        B + "test_layout.py",
+    ),
+    Break(
+        "C02",
+        "directory/listing.py",
+        "return bool(names) or any(",
+        "return True or any(",
+        B + "test_layout.py",
+    ),
+    Break(
+        "C04",
+        "manifest/schema.py",
+        'pa.field("object_type", pa.string(), nullable=False)',
+        'pa.field("object_type", pa.string())',
+        B + "test_manifest.py",
+    ),
+    Break(
+        "C05",
+        "identifiers.py",
+        'DELIMITER: Final = "$"',
+        'DELIMITER: Final = "#"',
+        B + "test_layout.py",
+    ),
+    Break(
+        "C07",
+        "model.py",
+        "    if not properties:\n        return None\n",
+        "",
+        B + "test_manifest.py " + B + "test_tables.py",
+    ),
+    Break(
+        "C08",
+        "manifest/upkeep.py",
+        '("base_objects", "LABEL_LIST", "base_objects_label_list"),',
+        "",
+        B + "test_manifest.py",
+    ),
+    Break(
+        "C09",
+        "storage/gate.py",
+        "            landed = self.store.copy_if_absent(staged, final)",
+        "            self.store.copy(staged, final); landed = True",
+        "tests/concurrency/test_same_names.py",
+    ),
+    Break(
+        "C10",
+        "directory/layout.py",
+        'f"{secrets.token_hex(_HASH_BYTES)}_{encode(names)}"',
+        "f\"{'0' * 16}_{encode(names)}\"",
+        B + "test_layout.py " + B + "test_registration.py",
+    ),
+    Break(
+        "C12",
+        "config.py",
+        "    raise InvalidInputError(f\"property '{name}' is {value!r}; expected true or false\")",
+        "    return True",
+        "tests/unit/test_config.py " + B + "test_requests.py",
+    ),
+    Break(
+        "C15",
+        "directory/resolve.py",
+        "    if not is_addressable((name,)) or view.at_location(directory):",
+        "    if not is_addressable((name,)):",
+        B + "test_compat.py " + B + "test_rename.py",
+    ),
+    Break(
+        "C20",
+        "directory/migration.py",
+        "        if view.at_location(name + SUFFIX):\n            report.already",
+        "        if False:\n            report.already",
+        B + "test_migration.py",
+    ),
+    Break(
+        "I02",
+        "directory/namespaces.py",
+        "body if properties else None",
+        "None",
+        B + "test_namespaces.py",
+    ),
+    Break(
+        "I11",
+        "directory/namespaces.py",
+        "        if entry.is_namespace and not is_internal_key(entry.object_id)",
+        "        if not is_internal_key(entry.object_id)",
+        B + "test_namespaces.py",
+    ),
+    Break(
+        "I13",
+        "directory/namespaces.py",
+        '        if how == "restrict":\n            _require_empty(view, names)',
+        '        if how == "restrict":',
+        B + "test_namespaces.py",
+    ),
+    Break(
+        "I21",
+        "directory/paging.py",
+        "    return found[:limit], found[limit - 1]",
+        "    return found[:limit], found[limit]",
+        B + "test_paging.py",
+    ),
+    Break(
+        "I23",
+        "directory/registration.py",
+        "    mark_v1(ctx, found.location, ",
+        "    (lambda *a: None)(ctx, found.location, ",
+        B + "test_compat.py " + B + "test_registration.py",
+    ),
+    Break(
+        "I24",
+        "lifecycle/locations.py",
+        'if not parts or ".." in parts or parts[0] in _NEVER:',
+        'if not parts or ".." in parts:',
+        B + "test_locations.py",
+    ),
+    Break(
+        "O01",
+        "directory/namespaces.py",
+        "            _refuse_v1_name(ctx, view, names)\n",
+        "",
+        B + "test_compat.py " + B + "test_namespaces.py",
+    ),
+    Break(
+        "O03",
+        "identifiers.py",
+        'return () if value in ("", DELIMITER) else',
+        "return",
+        "tests/unit/test_identifiers.py",
+    ),
+    Break(
+        "R9",
+        "identifiers.py",
+        'RESERVED_AT_ROOT: Final = frozenset({"__manifest", TRASH, CLAIMS})',
+        "RESERVED_AT_ROOT: Final = frozenset({TRASH, CLAIMS})",
+        B + "test_names.py",
+    ),
+    Break(
+        "R11",
+        "directory/resolve.py",
+        "        require_namespace(view, parent_of(names))\n    # ",
+        "        pass\n    # ",
+        B + "test_tables.py",
+    ),
+    Break(
+        "R12",
+        "errors.py",
+        "    if (\n        isinstance(error, PermissionError)",
+        "    if False and (\n        isinstance(error, PermissionError)",
+        B + "test_readonly.py",
+    ),
+    Break(
+        "R14",
+        "model.py",
+        "        if not key.startswith(INTERNAL_PREFIX) or key == PROTECTED\n    }",
+        "    }",
+        B + "test_namespaces.py",
+    ),
+    Break(
+        "INV2",
+        "manifest/writing.py",
+        '        self.store.delete([f"{DIRECTORY}/{path}" for path in self._files])\n',
+        "        pass\n",
+        B + "test_faults.py tests/concurrency/test_same_names.py",
+    ),
+    Break(
+        "INV4",
+        "lifecycle/purge.py",
+        "    if others:\n        raise InvalidTableStateError(",
+        "    if False:\n        raise InvalidTableStateError(",
+        B + "test_locations.py",
+    ),
+]
