@@ -13,7 +13,7 @@ from lance_catalog.manifest.schema import DIRECTORY
 from lance_catalog.storage.manifests import parse_manifest_name
 from lance_catalog.storage.port import ObjectInfo
 
-__all__ = ["stray_files"]
+__all__ = ["named_by", "stray_files"]
 
 _KNOWN: Final = ("latest_version_hint.json",)
 
@@ -46,11 +46,11 @@ def _needed(log: ManifestLog) -> set[str]:
         # A placeholder is part of the history although it names nothing.
         found.add(f"_versions/{name}")
         if info.size > 0:
-            found |= _named_by(lance.dataset(log.uri, version=parsed[0], storage_options=options))
+            found |= named_by(lance.dataset(log.uri, version=parsed[0], storage_options=options))
     return found
 
 
-def _named_by(dataset: Any) -> set[str]:
+def named_by(dataset: Any) -> set[str]:
     named: set[str] = set()
     for fragment in dataset.get_fragments():
         meta = fragment.metadata
