@@ -196,10 +196,8 @@ def _history(
 
 @pytest.mark.parametrize(
     ("mode", "nested"),
-    # Not the root of compatibility mode: a directory is a table there before its row is (C15), so
-    # a creation that is refused was seen; test_interleavings.py has what follows from it.
-    [(Mode.V2, True), (Mode.V2, False), (Mode.COMPAT, True)],
-    ids=["v2-nested", "v2-root", "compat-nested"],
+    [(Mode.V2, True), (Mode.V2, False), (Mode.COMPAT, True), (Mode.COMPAT, False)],
+    ids=["v2-nested", "v2-root", "compat-nested", "compat-root"],
 )
 def test_some_order_explains_every_answer(
     racers: Racers, tmp_path: Path, full: bool, mode: Mode, nested: bool

@@ -158,7 +158,10 @@ def mark_v1(ctx: Context, location: str, hidden: Hidden) -> None:
         return
     try:
         with storage_errors(f"marking {location}"):
-            markers.hide(ctx.store, name, location, hidden)
+            if not markers.hide(ctx.store, name, location, hidden):
+                present = markers.read(ctx.store, name, location)
+                if present is not None and present.state is HiddenState.CREATING:
+                    markers.overwrite(ctx.store, name, location, hidden)
             if not any(row.hidden.drop_id == hidden.drop_id for row in trash.rows(ctx.view())):
                 # Brought back before the marker was there to be removed: it is ours to remove.
                 markers.unhide(ctx.store, name, location, hidden)
@@ -251,6 +254,10 @@ def _require_table_at(
                 f"location '{place}' is table '{name}' already; rename_table gives it another name"
             )
     with storage_errors(f"looking at {place}"):
+        name = v1_name(place)
+        hidden = None if name is None else markers.read(ctx.store, name, place)
+        if hidden is not None and hidden.state is HiddenState.CREATING:
+            raise ConcurrentModificationError(f"table '{name}' is being created; look again")
         found = has_versions(ctx.store, place) or (
             former is not None and ctx.store.head(f"{place}/{RESERVED}") is not None
         )
@@ -292,6 +299,8 @@ def _register_directory(
             raise TableAlreadyExistsError(f"table '{name}' exists already")
         if hidden.state is HiddenState.PURGING:
             raise InvalidInputError(f"table '{name}' was dropped and is being deleted")
+        if hidden.state is HiddenState.CREATING:
+            raise ConcurrentModificationError(f"table '{name}' is being created; look again")
         if properties and has_versions(ctx.store, directory):
             options = dict(ctx.store.lance_options) or None
             lance.dataset(ctx.store.uri_of(directory), storage_options=options).update_metadata(

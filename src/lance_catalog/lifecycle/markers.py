@@ -14,7 +14,7 @@ from typing import Final
 from lance_catalog.errors import ConcurrentModificationError
 from lance_catalog.failpoints import hit
 from lance_catalog.identifiers import CLAIMS
-from lance_catalog.lifecycle.states import Hidden
+from lance_catalog.lifecycle.states import Hidden, HiddenState
 from lance_catalog.storage.port import Store
 
 __all__ = [
@@ -25,7 +25,9 @@ __all__ = [
     "hide",
     "is_hidden",
     "marker_path",
+    "overwrite",
     "read",
+    "remove_own",
     "reveal",
     "unhide",
 ]
@@ -71,6 +73,25 @@ def hide(store: Store, name: str, directory: str, hidden: Hidden) -> bool:
     store.put(f"{directory}/{NESTED}", NESTED_BODY)
     hit("marker.nested_written")
     return True
+
+
+def overwrite(store: Store, name: str, directory: str, hidden: Hidden) -> None:
+    """Hide a table whose creation has not taken its own marker away yet.
+
+    Under the lock, so that the creation finds a marker that is not its own and leaves it.
+    """
+    with store.exclusive():
+        body = store.get(marker_path(name))
+        if body is None or Hidden.from_body(body, name).state is HiddenState.CREATING:
+            store.put(marker_path(name), hidden.body())
+    store.put(f"{directory}/{NESTED}", NESTED_BODY)
+
+
+def remove_own(store: Store, name: str, hidden: Hidden) -> None:
+    """Remove the root-level marker, if it still is this hiding's."""
+    body = store.get(marker_path(name))
+    if body is not None and Hidden.from_body(body, name).drop_id == hidden.drop_id:
+        store.delete([marker_path(name)])
 
 
 def unhide(store: Store, name: str, directory: str, hidden: Hidden) -> None:

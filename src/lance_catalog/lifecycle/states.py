@@ -36,6 +36,8 @@ class HiddenState(StrEnum):
 
     #: Taken out of the catalog, data kept for ever; register brings it back.
     DEREGISTERED = "deregistered"
+    #: On its way in: nobody sees the directory until its row is there.
+    CREATING = "creating"
     #: Dropped, its bytes being deleted: cannot come back.
     PURGING = "purging"
 

@@ -8,6 +8,7 @@ from lance_catalog.identifiers import DELIMITER, TRASH, decode, encode
 from lance_catalog.lifecycle import markers, purge, trash
 from lance_catalog.lifecycle.locations import overlapping, v1_name
 from lance_catalog.lifecycle.states import Hidden, HiddenState, new_drop_id
+from lance_catalog.maintenance.findings import Kind as Finding
 from lance_catalog.maintenance.findings import Problem
 from lance_catalog.manifest import Change, Snapshot
 from lance_catalog.model import Entry, Kind
@@ -68,6 +69,8 @@ def delete_files(ctx: Context, problem: Problem) -> None:
     for folder in sorted(folders, key=len, reverse=True):
         if folder not in ("", "."):
             ctx.store.prune(folder)
+    if problem.kind is Finding.LEFTOVER_DIRECTORY:
+        ctx.store.prune_tree(problem.subject)
 
 
 def finish_purge(ctx: Context, problem: Problem) -> None:
