@@ -29,7 +29,7 @@ from lance_catalog.errors import (
 from lance_catalog.failpoints import hit
 from lance_catalog.identifiers import Identifier, encode, format_text, parent_of
 from lance_catalog.lifecycle import markers
-from lance_catalog.lifecycle.locations import overlapping
+from lance_catalog.lifecycle.locations import overlapping, v1_name
 from lance_catalog.lifecycle.states import Hidden, HiddenState, new_drop_id
 from lance_catalog.manifest import Snapshot
 
@@ -74,26 +74,22 @@ def claimed_place(
 
     Kept to this creation while the block runs, where somebody else could come upon it.
     """
+    place = _wanted(ctx, view, names, asked)
     claim = None
-    if ctx.mode is Mode.V1:
-        place = v1_directory(names[0])
-    else:
-        place = fresh_directory(names)
-        if ctx.mode is Mode.COMPAT and len(names) == 1 and _wants_v1(ctx, names[0], asked):
-            claim = _claim_v1(ctx, view, names[0])
-            place = v1_directory(names[0]) if claim is not None else place
+    name = v1_name(place)
+    if name is not None and ctx.mode is not Mode.V1:
+        claim = _claim_v1(ctx, view, name)
+        if claim is None and asked is not None:
+            raise _in_use(asked)
+        place = place if claim is not None else fresh_directory(names)
     try:
-        yield _asked_or(ctx, view, names, asked, place)
+        yield place
     except CommitOutcomeUnknownError:
         raise  # It may be registered: repair finds out.
     except BaseException:
-        _release(ctx, names[0], claim)
+        _release(ctx, name, claim)
         raise
-    _release(ctx, names[0], claim)
-
-
-def _wants_v1(ctx: Context, name: str, asked: str | None) -> bool:
-    return asked is None or relative_location(asked, ctx.store) == v1_directory(name)
+    _release(ctx, name, claim)
 
 
 def _claim_v1(ctx: Context, view: Snapshot, name: str) -> Hidden | None:
@@ -113,9 +109,9 @@ def _claim_v1(ctx: Context, view: Snapshot, name: str) -> Hidden | None:
     return claim
 
 
-def _release(ctx: Context, name: str, claim: Hidden | None) -> None:
+def _release(ctx: Context, name: str | None, claim: Hidden | None) -> None:
     """Show the directory. The row is the truth already: failing here is left to repair."""
-    if claim is None:
+    if claim is None or name is None:
         return
     try:
         with storage_errors(f"showing '{name}'"), ctx.store.exclusive():
@@ -126,23 +122,30 @@ def _release(ctx: Context, name: str, claim: Hidden | None) -> None:
         hit("table.released")
 
 
-def _asked_or(
-    ctx: Context, view: Snapshot, names: Identifier, asked: str | None, place: str
-) -> str:
-    """Return the place a caller asked for, if it can be; else the one that was chosen."""
-    wanted = place if asked is None else relative_location(asked, ctx.store)
-    if wanted == place:
-        return place
+def _wanted(ctx: Context, view: Snapshot, names: Identifier, asked: str | None) -> str:
+    """Return the place by mode, or the one a caller asked for, if it can be."""
+    usual = (
+        v1_directory(names[0])
+        if ctx.mode is Mode.V1 or (ctx.mode is Mode.COMPAT and len(names) == 1)
+        else fresh_directory(names)
+    )
+    wanted = usual if asked is None else relative_location(asked, ctx.store)
+    if wanted == usual:
+        return usual
     if ctx.mode is Mode.V1:
         raise InvalidInputError(
-            f"location '{asked}': in V1 table '{names[0]}' lies at {ctx.store.uri_of(place)}"
+            f"location '{asked}': in V1 table '{names[0]}' lies at {ctx.store.uri_of(usual)}"
         )
     if overlapping(view, wanted) or listing.occupied(ctx.store, wanted):
-        raise InvalidInputError(
-            f"location '{asked}' is in use; leave it out, or use register_table for a table that "
-            "is there already"
-        )
+        raise _in_use(str(asked))
     return wanted
+
+
+def _in_use(asked: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"location '{asked}' is in use; leave it out, or use register_table for a table that "
+        "is there already"
+    )
 
 
 def taken(names: Identifier) -> TableAlreadyExistsError:

@@ -127,11 +127,12 @@ def _confirm(ctx: Context, row: Entry) -> None:
         if hidden is None and ctx.store.any_object(place):
             return
 
-    def undo(view: Snapshot) -> tuple[Change, None]:
+    def undo(view: Snapshot) -> tuple[Change, bool]:
         mine = [e for e in view.rows_of(row.object_id) if e.location == place]
-        return Change(remove=tuple(mine)), None
+        return Change(remove=tuple(mine)), bool(mine)
 
-    ctx.commit(undo)
+    if not ctx.commit(undo):
+        return  # Somebody found the row and acted on it: it was registered, then that.
     raise ConcurrentModificationError(
         f"the table at '{place}' was dropped or deregistered by somebody else meanwhile; "
         "nothing was changed. Look again and retry."
@@ -158,13 +159,13 @@ def mark_v1(ctx: Context, location: str, hidden: Hidden) -> None:
         return
     try:
         with storage_errors(f"marking {location}"):
-            if not markers.hide(ctx.store, name, location, hidden):
-                present = markers.read(ctx.store, name, location)
-                if present is not None and present.state is HiddenState.CREATING:
-                    markers.overwrite(ctx.store, name, location, hidden)
+            with ctx.store.exclusive():
+                # Over whatever marker is there: the log has gone on to this hiding.
+                markers.mark(ctx.store, name, location, hidden)
             if not any(row.hidden.drop_id == hidden.drop_id for row in trash.rows(ctx.view())):
                 # Brought back before the marker was there to be removed: it is ours to remove.
-                markers.unhide(ctx.store, name, location, hidden)
+                with ctx.store.exclusive():
+                    markers.unhide(ctx.store, name, location, hidden)
     except LanceNamespaceError as error:
         log.warning("'%s' is hidden here, but not yet for V1 readers: %s", name, error)
 
@@ -185,7 +186,7 @@ def register(
     if ctx.mode is Mode.V1:
         return place, _register_directory(ctx, names[0], place, given)
 
-    def plan(view: Snapshot) -> tuple[Change, dict[str, str]]:
+    def plan(view: Snapshot) -> tuple[Change, tuple[dict[str, str], bool]]:
         require_namespace(view, parent_of(names))
         existing = view.get(encode(names))
         if existing is not None and (chosen == "create" or not existing.is_table):
@@ -213,11 +214,13 @@ def register(
                 aside = trash.hide(existing, old)
                 add.append(aside)
                 replaces[aside.object_id] = existing
-        return Change(tuple(remove), tuple(add), replaces), _readable(row)
+        return Change(tuple(remove), tuple(add), replaces), (_readable(row), former is None)
 
-    answer = ctx.commit(plan)
+    answer, by_directory = ctx.commit(plan)
     _unmark_v1(ctx, place)
-    _confirm(ctx, Entry(encode(names), Kind.TABLE.value, place))
+    if by_directory:
+        # A table with a row in the trash is the log's business alone.
+        _confirm(ctx, Entry(encode(names), Kind.TABLE.value, place))
     return place, answer
 
 

@@ -46,7 +46,10 @@ class Written:
 
 
 def settle(ctx: Context, names: Identifier, row: Entry, written: Written) -> None:
-    """Commit the row of a new table; a loser removes what it wrote, and only that."""
+    """Commit the row of a new table; a loser removes what it wrote, and only that.
+
+    From then on the log decides what becomes of the table, also while this still runs.
+    """
 
     def plan(view: Snapshot) -> tuple[Change, None]:
         require_namespace(view, parent_of(names))
@@ -70,7 +73,6 @@ def settle(ctx: Context, names: Identifier, row: Entry, written: Written) -> Non
         _withdraw(ctx, row.location or "", written)
         raise
     hit("table.registered")
-    confirm(ctx, names, row.location or "", written, row)
 
 
 def _is_declared_here(ctx: Context, existing: Entry, row: Entry, written: Written) -> bool:
@@ -104,6 +106,7 @@ def confirm_over(ctx: Context, found: FoundTable, written: Written, given: dict[
         # Creating a root table registers it (C17), also where only a directory told of it.
         row = Entry(encode(found.names), Kind.TABLE.value, found.location, dump_metadata(given))
         settle(ctx, found.names, row, written)
+        confirm(ctx, found.names, found.location, written, row)
 
 
 def require_still(ctx: Context, found: FoundTable, written: Written) -> None:
@@ -139,12 +142,10 @@ def confirm(
         return
     with storage_errors(f"confirming '{format_text(names)}'"):
         body = ctx.store.get(markers.marker_path(name))
-        state = None if body is None else Hidden.from_body(body, name).state
-        # Our own marker keeps others away until we are done.
-        marked = state not in (None, HiddenState.CREATING)
-        if ctx.mode is Mode.V1:
+        marked = body is not None
+        if body is not None and ctx.mode is Mode.V1:
             # Deregistered as soon as it was there: created, then hidden, and so it stays.
-            marked = state is HiddenState.PURGING
+            marked = Hidden.from_body(body, name).state is HiddenState.PURGING
         # Transaction files are Lance's own business: it may keep them inline.
         kept = (path for path in written.files if "/_transactions/" not in path)
         lost = any(ctx.store.head(path) is None for path in kept)
@@ -155,11 +156,12 @@ def confirm(
         return
     if row is not None and not taken:
 
-        def undo(view: Snapshot) -> tuple[Change, None]:
+        def undo(view: Snapshot) -> tuple[Change, bool]:
             mine = [e for e in view.rows_of(row.object_id) if e.location == row.location]
-            return Change(remove=tuple(mine)), None
+            return Change(remove=tuple(mine)), bool(mine)
 
-        ctx.commit(undo)
+        if not ctx.commit(undo):
+            return  # Somebody found the row and acted on it: it was created, then that.
     _withdraw(ctx, place, written)
     raise ConcurrentModificationError(
         f"table '{format_text(names)}' was dropped by somebody else while it was created; "

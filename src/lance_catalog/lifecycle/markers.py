@@ -14,7 +14,7 @@ from typing import Final
 from lance_catalog.errors import ConcurrentModificationError
 from lance_catalog.failpoints import hit
 from lance_catalog.identifiers import CLAIMS
-from lance_catalog.lifecycle.states import Hidden, HiddenState
+from lance_catalog.lifecycle.states import Hidden
 from lance_catalog.storage.port import Store
 
 __all__ = [
@@ -24,8 +24,8 @@ __all__ = [
     "claim_path",
     "hide",
     "is_hidden",
+    "mark",
     "marker_path",
-    "overwrite",
     "read",
     "remove_own",
     "reveal",
@@ -75,16 +75,12 @@ def hide(store: Store, name: str, directory: str, hidden: Hidden) -> bool:
     return True
 
 
-def overwrite(store: Store, name: str, directory: str, hidden: Hidden) -> None:
-    """Hide a table whose creation has not taken its own marker away yet.
-
-    Under the lock, so that the creation finds a marker that is not its own and leaves it.
-    """
-    with store.exclusive():
-        body = store.get(marker_path(name))
-        if body is None or Hidden.from_body(body, name).state is HiddenState.CREATING:
-            store.put(marker_path(name), hidden.body())
+def mark(store: Store, name: str, directory: str, hidden: Hidden) -> None:
+    """Write both markers of a hiding that the log has decided, over whatever is there."""
+    store.put(marker_path(name), hidden.body())
+    hit("marker.root_written")
     store.put(f"{directory}/{NESTED}", NESTED_BODY)
+    hit("marker.nested_written")
 
 
 def remove_own(store: Store, name: str, hidden: Hidden) -> None:
@@ -135,8 +131,12 @@ def reveal(
 ) -> None:
     """Bring a hidden table back."""
     claim(store, name, hidden, "register", resume=resume)
-    store.delete([f"{directory}/{NESTED}"])
-    hit("marker.nested_removed")
-    store.delete([marker_path(name)])
-    hit("marker.root_removed")
+    with store.exclusive():
+        # A marker of another hiding is not ours to remove: the table was hidden again meanwhile.
+        body = store.get(marker_path(name))
+        if body is None or Hidden.from_body(body, name).drop_id == hidden.drop_id:
+            store.delete([f"{directory}/{NESTED}"])
+            hit("marker.nested_removed")
+            store.delete([marker_path(name)])
+            hit("marker.root_removed")
     release(store, name, hidden)
