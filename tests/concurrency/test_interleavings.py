@@ -22,6 +22,7 @@ from lance_catalog.directory import (
     first_version,
     places,
     registration,
+    resolve,
     settling,
     tables,
 )
@@ -380,3 +381,11 @@ def test_a_drop_before_the_creation_showed_its_directory(root: Root) -> None:
     assert data(one, "t") == [1]
     assert tables_of(open_catalog(root.path, Mode.V1)) == ["t"]
     root.clean(Mode.COMPAT)
+
+
+def test_a_read_between_the_row_and_the_directory(root: Root) -> None:
+    """R sees no row yet | C creates t, done | R sees the directory, and no properties with it."""
+    one, two = root.first(Mode.COMPAT), root.second(Mode.COMPAT)
+    request = {"id": ["t"], "properties": {"a": "b"}}
+    root.around(resolve, "require_table", before=lambda: two.create_table(request, ipc([1])))
+    assert one.describe_table(T).properties == {"a": "b"}

@@ -28,12 +28,13 @@ from lance_catalog.errors import (
 )
 from lance_catalog.failpoints import hit
 from lance_catalog.identifiers import Identifier, encode, format_text, parent_of
-from lance_catalog.lifecycle import markers
+from lance_catalog.lifecycle import markers, trash
 from lance_catalog.lifecycle.locations import overlapping, v1_name
+from lance_catalog.lifecycle.purge import is_purging
 from lance_catalog.lifecycle.states import Hidden, HiddenState, new_drop_id
 from lance_catalog.manifest import Snapshot
 
-__all__ = ["claimed_place", "require_free", "taken"]
+__all__ = ["claimed_place", "claimed_to_fill", "require_free", "taken"]
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +93,30 @@ def claimed_place(
     _release(ctx, name, claim)
 
 
+@contextmanager
+def claimed_to_fill(ctx: Context, place: str) -> Iterator[None]:
+    """Keep the place of a declared table to oneself while its first data is written.
+
+    Its row may be dropped meanwhile, and then the directory would show as a table by itself.
+    """
+    name = v1_name(place)
+    claim = Hidden(new_drop_id(), HiddenState.CREATING, ctx.clock())
+    if name is None or ctx.mode is Mode.V1:
+        yield
+        return
+    with storage_errors(f"reserving {place}"):
+        if not ctx.store.put_if_absent(markers.marker_path(name), claim.body()):
+            raise ConcurrentModificationError(
+                f"table '{name}' is being created, dropped or deregistered by another process; "
+                "look again. If that process died, `lance-catalog repair` clears its marker."
+            )
+        hit("table.claimed")
+    try:
+        yield
+    finally:
+        _release(ctx, name, claim)
+
+
 def _claim_v1(ctx: Context, view: Snapshot, name: str) -> Hidden | None:
     """Take ``<name>.lance`` for a creation, if it belongs to nobody: no row (R8), no marker."""
     directory = v1_directory(name)
@@ -115,7 +140,13 @@ def _release(ctx: Context, name: str | None, claim: Hidden | None) -> None:
         return
     try:
         with storage_errors(f"showing '{name}'"), ctx.store.exclusive():
-            markers.remove_own(ctx.store, name, claim)
+            former = trash.owner_of(ctx.view(), v1_directory(name))
+            hidden = [row.hidden for row in former if not is_purging(row.hidden)]
+            if not markers.remove_own(ctx.store, name, claim):
+                return
+            if hidden:
+                # Deregistered before we were done; its marker waited for ours to go.
+                markers.mark(ctx.store, name, v1_directory(name), hidden[0])
     except LanceNamespaceError as error:
         log.warning("'%s' is created, but not yet shown to V1 readers: %s", name, error)
     else:

@@ -39,7 +39,7 @@ from lance_catalog.identifiers import (
 )
 from lance_catalog.lifecycle import markers, trash
 from lance_catalog.lifecycle.locations import overlapping, v1_name
-from lance_catalog.lifecycle.states import Hidden, HiddenState, new_drop_id
+from lance_catalog.lifecycle.states import Hidden, HiddenState, is_creating, new_drop_id
 from lance_catalog.manifest import Change, Snapshot
 from lance_catalog.model import (
     Entry,
@@ -160,7 +160,10 @@ def mark_v1(ctx: Context, location: str, hidden: Hidden) -> None:
     try:
         with storage_errors(f"marking {location}"):
             with ctx.store.exclusive():
-                # Over whatever marker is there: the log has gone on to this hiding.
+                present = ctx.store.get(markers.marker_path(name))
+                if present is not None and is_creating(present, name):
+                    return  # Hidden by it until it is done; then it leaves our marker.
+                # Over any other marker: the log has gone on to this hiding.
                 markers.mark(ctx.store, name, location, hidden)
             if not any(row.hidden.drop_id == hidden.drop_id for row in trash.rows(ctx.view())):
                 # Brought back before the marker was there to be removed: it is ours to remove.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from lance_catalog.directory.layout import (
     RESERVED_BODY,
 )
 from lance_catalog.directory.namespaces import normal_mode
-from lance_catalog.directory.places import claimed_place, require_free, taken
+from lance_catalog.directory.places import claimed_place, claimed_to_fill, require_free, taken
 from lance_catalog.directory.resolve import FoundTable, find_table
 from lance_catalog.directory.settling import (
     Written,
@@ -136,10 +137,12 @@ def _create_over(
     with storage_errors(f"looking at '{format_text(found.names)}'"):
         declared = not first_version.has_versions(ctx.store, place)
     if declared:
-        written = first_version.write_first_version(ctx.store, place, data, given)
-        if written is not None:
-            confirm_over(ctx, found, Written.of(written), given)
-            return Created(place, _set_properties(ctx, found, given), written.version)
+        # Without a row the directory is what makes the table, so it stays in sight.
+        with claimed_to_fill(ctx, place) if found.entry is not None else nullcontext():
+            written = first_version.write_first_version(ctx.store, place, data, given)
+            if written is not None:
+                confirm_over(ctx, found, Written.of(written), given)
+                return Created(place, _set_properties(ctx, found, given), written.version)
     if mode == "create":
         raise taken(found.names)
     with storage_errors(f"writing '{format_text(found.names)}'"):

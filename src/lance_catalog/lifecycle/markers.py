@@ -83,11 +83,13 @@ def mark(store: Store, name: str, directory: str, hidden: Hidden) -> None:
     hit("marker.nested_written")
 
 
-def remove_own(store: Store, name: str, hidden: Hidden) -> None:
-    """Remove the root-level marker, if it still is this hiding's."""
+def remove_own(store: Store, name: str, hidden: Hidden) -> bool:
+    """Remove the root-level marker, if it still is this hiding's; whether it was."""
     body = store.get(marker_path(name))
-    if body is not None and Hidden.from_body(body, name).drop_id == hidden.drop_id:
-        store.delete([marker_path(name)])
+    if body is None or Hidden.from_body(body, name).drop_id != hidden.drop_id:
+        return False
+    store.delete([marker_path(name)])
+    return True
 
 
 def unhide(store: Store, name: str, directory: str, hidden: Hidden) -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "TTL",
     "Hidden",
     "HiddenState",
+    "is_creating",
     "new_drop_id",
 ]
 
@@ -100,3 +101,8 @@ class Hidden:
             )
         except (KeyError, ValueError):
             return None
+
+
+def is_creating(body: bytes, name: str) -> bool:
+    """Whether a marker's body is that of a creation on its way."""
+    return Hidden.from_body(body, name).state is HiddenState.CREATING
