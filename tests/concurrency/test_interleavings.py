@@ -389,3 +389,14 @@ def test_a_read_between_the_row_and_the_directory(root: Root) -> None:
     request = {"id": ["t"], "properties": {"a": "b"}}
     root.around(resolve, "require_table", before=lambda: two.create_table(request, ipc([1])))
     assert one.describe_table(T).properties == {"a": "b"}
+
+
+@pytest.mark.parametrize("verb", ["drop_table", "deregister_table"])
+def test_a_drop_that_comes_after_another_has_ended(root: Root, verb: str) -> None:
+    """V1: L finds t | D drops it, all the way | L hides what is not there any more: 4, not done."""
+    one, two = root.first(Mode.V1), root.second(Mode.V1)
+    one.create_table(T, ipc([1]))
+    root.around(markers, "hide", before=lambda: two.drop_table(T))
+    assert attempt(getattr(one, verb), T)[0] == 4
+    assert os.listdir(root.path) == []
+    root.clean(Mode.V1)

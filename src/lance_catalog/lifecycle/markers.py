@@ -66,10 +66,14 @@ def read(store: Store, name: str, directory: str) -> Hidden | None:
 
 
 def hide(store: Store, name: str, directory: str, hidden: Hidden) -> bool:
-    """Hide a table; False when another hiding was first."""
+    """Hide a table; False when another hiding was first, or has ended with its deletion."""
     if not store.put_if_absent(marker_path(name), hidden.body()):
         return False
     hit("marker.root_written")
+    if not store.any_object(directory):
+        # Between our look and our marker somebody dropped it, all the way.
+        remove_own(store, name, hidden)
+        return False
     store.put(f"{directory}/{NESTED}", NESTED_BODY)
     hit("marker.nested_written")
     return True
