@@ -128,7 +128,8 @@ def _unowned(ctx: Context, folder: str, older_than_ms: int) -> Iterator[Problem]
     ours = state.reserved or name is not None or "data" in state.folders or state.empty
     if not ours:
         return  # Not a table at all: another tool's folder.
-    files = [] if state.empty else list(store.list_tree(folder))
+    # All of them: what counts as empty may hold a file of ours that never came in.
+    files = list(store.list_tree(folder))
     if all(info.modified_ms <= older_than_ms for info in files):
         yield Problem(
             Kind.LEFTOVER_DIRECTORY,

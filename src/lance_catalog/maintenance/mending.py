@@ -8,7 +8,6 @@ from lance_catalog.identifiers import DELIMITER, TRASH, decode, encode
 from lance_catalog.lifecycle import markers, purge, trash
 from lance_catalog.lifecycle.locations import overlapping, v1_name
 from lance_catalog.lifecycle.states import Hidden, HiddenState, new_drop_id
-from lance_catalog.maintenance.findings import Kind as Finding
 from lance_catalog.maintenance.findings import Problem
 from lance_catalog.manifest import Change, Snapshot
 from lance_catalog.model import Entry, Kind
@@ -65,11 +64,9 @@ def adopt(ctx: Context, problem: Problem) -> None:
 def delete_files(ctx: Context, problem: Problem) -> None:
     """Delete the files a check named, and the folders that are empty then."""
     ctx.store.delete(problem.paths)
-    folders = {split.rpartition("/")[0] for split in problem.paths} | {problem.subject}
-    for folder in sorted(folders, key=len, reverse=True):
-        if folder not in ("", "."):
-            ctx.store.prune(folder)
-    if problem.kind is Finding.LEFTOVER_DIRECTORY:
+    for folder in {path.rpartition("/")[0] for path in problem.paths} - {""}:
+        ctx.store.prune(folder)
+    if problem.subject != ".":
         ctx.store.prune_tree(problem.subject)
 
 
@@ -117,6 +114,7 @@ def remove_stale_marker(ctx: Context, problem: Problem) -> None:
     with ctx.store.exclusive():
         if not ctx.store.any_object(name + ".lance"):
             ctx.store.delete([problem.subject])
+            ctx.store.prune_tree(name + ".lance")
 
 
 def finish_claim(ctx: Context, problem: Problem) -> None:
