@@ -65,7 +65,7 @@ def show_disk(root: str) -> None:
 def tour(root: str) -> None:
     """Walk through the catalog."""
     catalog = lance_catalog.connect(root)
-    console.print(f"A catalog needs nothing but storage. This one is the folder [bold]{root}[/bold]")
+    console.print(f"A catalog needs nothing but storage. This one is in [bold]{root}[/bold]")
 
     step("1. Namespaces nest, and carry properties", "catalog.create_namespace({...})")
     catalog.create_namespace({"id": ["prod"], "properties": {"owner": "data-platform"}})

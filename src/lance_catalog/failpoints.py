@@ -24,11 +24,13 @@ POINTS: Final = frozenset(
         # A refused commit, before its files are removed.
         "manifest.refused",
         # declare_table and create_table.
+        "table.claimed",
         "table.reserved",
         "table.data_written",
         "table.version_staged",
         "table.version_finalized",
         "table.registered",
+        "table.released",
         # deregister and drop in V1.
         "marker.root_written",
         "marker.nested_written",

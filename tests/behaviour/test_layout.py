@@ -160,7 +160,6 @@ def test_nothing_stray_after_a_life(catalog: Catalog) -> None:
         catalog.create([name])
         catalog.drop_table({"id": [name]})
     left = {path for path in catalog.root.paths() if not path.startswith("__manifest/")}
-    # A lock file stays: a lock that others may unlink guards nothing.
-    assert left <= {"__claims/.lock"}
+    assert left == set()
     if catalog.mode is not Mode.V1:
         assert catalog.rows() == {}

@@ -17,7 +17,15 @@ import pytest
 
 from lance_catalog import DirectoryNamespace
 from lance_catalog.config import Mode
-from lance_catalog.directory import dropping, first_version, registration, tables
+from lance_catalog.directory import (
+    dropping,
+    first_version,
+    places,
+    registration,
+    resolve,
+    settling,
+    tables,
+)
 from lance_catalog.lifecycle import markers, purge
 from lance_catalog.maintenance.check import check
 from tests.concurrency.racing import attempt, ipc, open_catalog, rows_at
@@ -49,7 +57,7 @@ class Root:
             if name == point and left:
                 left.pop()()
 
-        for module in (tables, first_version, markers, purge):
+        for module in (tables, places, settling, first_version, markers, purge):
             self.patch.setattr(module, "hit", hook)
 
     def around(
@@ -106,7 +114,8 @@ def test_a_creator_that_was_dropped_meanwhile_leaves_the_next_creator_alone(
     one, two = root.first(mode), root.second(mode)
 
     def meanwhile() -> None:
-        two.drop_table(T)
+        # In compatibility mode nobody sees the directory before its row is there.
+        assert attempt(two.drop_table, T)[0] == (4 if mode is Mode.COMPAT else None)
         two.create_table(T, ipc([2]))
 
     root.around(first_version, "write_first_version", after=meanwhile)
@@ -135,22 +144,23 @@ def test_a_creator_that_finds_a_half_made_table_registers_what_it_completes(root
 
 @pytest.mark.parametrize("verb", ["create", "declare"])
 def test_a_creator_that_meets_a_purge_leaves_no_ghost(root: Root, verb: str) -> None:
-    """E chose `t.lance` | A creates t | D drops it, has moved it aside | E writes, is refused.
+    """E has taken `t.lance` | A creates t elsewhere | D drops it, has moved it aside | E goes on.
 
-    E's files stayed because the trash row "owned" the place; after D ended, t was back.
+    When A shared the place, E's files stayed because the trash row "owned" it; after D ended, t
+    was back. Now E's is simply the next t.
     """
     one, two = root.first(Mode.COMPAT), root.second(Mode.COMPAT)
     chosen, go = threading.Event(), threading.Event()
-    real = tables._choose_place
+    real = places._claim_v1
 
-    def slow(*args: Any) -> str:
-        place = real(*args)
+    def slow(*args: Any) -> Any:
+        claim = real(*args)
         if threading.current_thread() is thread:
             chosen.set()
             assert go.wait(60)
-        return place
+        return claim
 
-    root.patch.setattr(tables, "_choose_place", slow)
+    root.patch.setattr(places, "_claim_v1", slow)
     outcome: list[tuple[int | None, str]] = []
 
     def late() -> None:
@@ -170,16 +180,19 @@ def test_a_creator_that_meets_a_purge_leaves_no_ghost(root: Root, verb: str) -> 
 
     root.at("purge.moved_aside", meanwhile)
     two.drop_table(T)
-    assert outcome[0][0] in (5, 14), outcome
-    assert tables_of(one) == []
-    assert not os.path.exists(f"{root.path}/t.lance")
+    assert outcome[0][0] is None, outcome
+    assert tables_of(one) == tables_of(two) == ["t"]
+    found = two.describe_table({"id": ["t"], "check_declared": True})
+    assert found.is_only_declared == (verb == "declare")
+    if verb == "create":
+        assert data(two, "t") == [1]
     root.clean(Mode.COMPAT)
 
 
 def test_a_refused_creation_does_not_fill_another_table(root: Root) -> None:
-    """E chose `t.lance` | A declares t and renames it to u | E writes version 1 there, is refused.
+    """E has taken `t.lance` | A declares t and renames it to u | E writes version 1.
 
-    u, declared, suddenly held E's rows.
+    When both had the same place, u, declared, suddenly held E's rows.
     """
     one, two = root.first(Mode.COMPAT), root.second(Mode.COMPAT)
 
@@ -189,10 +202,11 @@ def test_a_refused_creation_does_not_fill_another_table(root: Root) -> None:
 
     root.around(first_version, "write_first_version", before=meanwhile)
     code, text = attempt(one.create_table, T, ipc([1]))
-    assert code in (5, 14), text
+    assert code is None, text
     found = two.describe_table({"id": ["u"], "check_declared": True})
     assert found.is_only_declared
-    assert tables_of(one) == ["u"]
+    assert tables_of(one) == ["t", "u"]
+    assert data(two, "t") == [1]
     root.clean(Mode.COMPAT)
 
 
@@ -287,10 +301,6 @@ def test_a_creation_with_properties_that_loses_leaves_nothing(root: Root, mode: 
     )
     request = {"id": ["t"], "properties": {"a": "b"}}
     code, text = attempt(one.create_table, request, ipc([1]))
-    # In compatibility mode the directory was a table already, so the namespace could not be.
-    if mode is Mode.COMPAT:
-        assert code is None, text
-        return
     assert code in (5, 14), text
     assert sorted(os.listdir(root.path)) == ["__manifest"]
 
@@ -332,4 +342,61 @@ def test_a_folder_pruned_under_a_drop(root: Root) -> None:
     root.patch.setattr(os, "mkdir", mkdir)
     ns.drop_table(T)
     assert not left
+    root.clean(Mode.V1)
+
+
+def test_what_is_not_born_cannot_be_deregistered(root: Root) -> None:
+    """C wrote version 1, no row yet | H deregisters it, L creates t elsewhere | C is refused.
+
+    H was acknowledged while the directory was a table before its row was (C15), and C's
+    withdrawal then removed what H's hiding was about.
+    """
+    one, two = root.first(Mode.COMPAT), root.second(Mode.COMPAT)
+
+    def meanwhile() -> None:
+        assert attempt(two.deregister_table, T)[0] == 4
+        register = {"id": ["u"], "location": "t.lance"}
+        assert attempt(two.register_table, register)[0] == 14
+        two.create_table(T, ipc([2]))
+
+    root.around(first_version, "write_first_version", after=meanwhile)
+    code, text = attempt(one.create_table, T, ipc([1]))
+    assert code in (5, 14), text
+    assert data(two, "t") == [2]
+    assert tables_of(one) == ["t"]
+    root.clean(Mode.COMPAT)
+
+
+def test_a_drop_before_the_creation_showed_its_directory(root: Root) -> None:
+    """C's row is there, its marker not yet removed | D drops t | C removes its marker.
+
+    The directory must not come back into view of those who look at directories only.
+    """
+    one, two = root.first(Mode.COMPAT), root.second(Mode.COMPAT)
+    root.around(places, "_release", before=lambda: two.deregister_table(T))
+    assert attempt(one.create_table, T, ipc([1]))[0] is None
+    assert tables_of(one) == tables_of(open_catalog(root.path, Mode.V1)) == []
+    root.clean(Mode.COMPAT)
+    two.register_table({"id": ["t"], "location": "t.lance"})
+    assert data(one, "t") == [1]
+    assert tables_of(open_catalog(root.path, Mode.V1)) == ["t"]
+    root.clean(Mode.COMPAT)
+
+
+def test_a_read_between_the_row_and_the_directory(root: Root) -> None:
+    """R sees no row yet | C creates t, done | R sees the directory, and no properties with it."""
+    one, two = root.first(Mode.COMPAT), root.second(Mode.COMPAT)
+    request = {"id": ["t"], "properties": {"a": "b"}}
+    root.around(resolve, "require_table", before=lambda: two.create_table(request, ipc([1])))
+    assert one.describe_table(T).properties == {"a": "b"}
+
+
+@pytest.mark.parametrize("verb", ["drop_table", "deregister_table"])
+def test_a_drop_that_comes_after_another_has_ended(root: Root, verb: str) -> None:
+    """V1: L finds t | D drops it, all the way | L hides what is not there any more: 4, not done."""
+    one, two = root.first(Mode.V1), root.second(Mode.V1)
+    one.create_table(T, ipc([1]))
+    root.around(markers, "hide", before=lambda: two.drop_table(T))
+    assert attempt(getattr(one, verb), T)[0] == 4
+    assert os.listdir(root.path) == []
     root.clean(Mode.V1)

@@ -32,11 +32,8 @@ LEAST_CONFLICTS = 20
 
 #: Live tables (name, generation) and hidden ones (name it had, generation).
 State = tuple[frozenset[tuple[str, int]], frozenset[tuple[str, int]]]
-#: What a read answers of a table whose row is not there yet: found by its directory (C15).
+#: What a table without properties would answer; no state explains it.
 UNKNOWN = -1
-#: A creation at the root of compatibility mode that was refused (14): while it was on its way its
-#: directory was a table (C15), so others may have seen, renamed or dropped it.
-WITHDRAWN = "withdrawn"
 EMPTY: State = (frozenset(), frozenset())
 
 
@@ -54,10 +51,6 @@ def step(state: State, call: Operation) -> Iterator[State]:
             yield become({**live, name: call.generation})
         elif code == 5 and name in live:
             yield state
-        elif code == WITHDRAWN:
-            yield state
-            if name not in live:
-                yield become({**live, name: call.generation})
     elif call.verb == "drop":
         if code is None and name in live:
             yield become(gone)
@@ -77,7 +70,7 @@ def step(state: State, call: Operation) -> Iterator[State]:
     elif call.verb == "deregister":
         if code == 4 and name not in live:
             yield state
-        elif isinstance(code, tuple) and name in live and code[0] in (UNKNOWN, live[name]):
+        elif isinstance(code, tuple) and name in live and code[0] == live[name]:
             yield become(gone, hidden | {(name, live[name])})
     elif call.verb == "register":
         former = [one for one in hidden if one[1] == call.generation]
@@ -86,7 +79,7 @@ def step(state: State, call: Operation) -> Iterator[State]:
         elif (code == 5 and name in live) or (code == 13 and not former):
             yield state
     elif call.verb == "read":
-        found = isinstance(code, tuple) and name in live and code[0] in (UNKNOWN, live[name])
+        found = isinstance(code, tuple) and name in live and code[0] == live[name]
         if found or (code == 4 and name not in live):
             yield state
 
@@ -127,8 +120,7 @@ def client(
         elif verb == "deregister":
             done = ns.deregister_table(request)
             found = generation_of(done.properties)
-            if found != UNKNOWN:
-                aside.append((found, str(done.location)))
+            aside.append((found, str(done.location)))
             return (found,)
         elif verb == "register":
             ns.register_table({**request, "location": where})
@@ -158,9 +150,7 @@ def client(
                 answer = int(error.code)
                 if answer == 14:
                     # Nothing was done, it says; if that is a lie, others' answers show it.
-                    if nested or verb != "create":
-                        continue
-                    answer = WITHDRAWN
+                    continue
                 if answer == 18:
                     strange.append(f"{verb} {names}: {error}")
             history.append(Operation(number, verb, names, generation, answer, began, ended))
@@ -206,8 +196,8 @@ def _history(
 
 @pytest.mark.parametrize(
     ("mode", "nested"),
-    [(Mode.V2, True), (Mode.COMPAT, True), (Mode.COMPAT, False)],
-    ids=["v2", "compat-nested", "compat-root"],
+    [(Mode.V2, True), (Mode.V2, False), (Mode.COMPAT, True), (Mode.COMPAT, False)],
+    ids=["v2-nested", "v2-root", "compat-nested", "compat-root"],
 )
 def test_some_order_explains_every_answer(
     racers: Racers, tmp_path: Path, full: bool, mode: Mode, nested: bool

@@ -93,18 +93,17 @@ def _refusals() -> Iterator[list[int]]:
 @contextmanager
 def _meeting(barrier: Any) -> Iterator[None]:
     """Let the racers meet once more where they matter: all found the name free, none took it."""
-    real = tables._choose_place
+    real = tables.require_free
 
-    def choose(*args: Any) -> str:
-        place = real(*args)
+    def meet(*args: Any) -> None:
+        real(*args)
         barrier.wait()
-        return place
 
-    tables._choose_place = choose
+    tables.require_free = meet
     try:
         yield
     finally:
-        tables._choose_place = real
+        tables.require_free = real
 
 
 @contextmanager

@@ -65,9 +65,7 @@ def test_a_write_during_the_move_stops_it(
         nonlocal wrote
         if not wrote:
             wrote = True
-            lance.write_dataset(
-                pa.table({"id": [4]}), tmp_path / "root" / "t.lance", mode="append"
-            )
+            lance.write_dataset(pa.table({"id": [4]}), tmp_path / "root" / "t.lance", mode="append")
 
     with pytest.raises(ConcurrentModificationError):
         relocate.relocate(catalog.context, move, write)

@@ -17,8 +17,8 @@ from lance.namespace import DirectoryNamespace
 
 from lance_catalog import errors
 from lance_catalog.directory import table_versions
-from lance_catalog.storage.manifests import Naming, manifest_name
 from lance_catalog.storage.local import LocalStore
+from lance_catalog.storage.manifests import Naming, manifest_name
 from lance_catalog.storage.port import ObjectInfo
 from lance_catalog.versions import (
     check_version,
@@ -410,9 +410,7 @@ def test_what_must_not_be_consumed_as_staged(tmp_path: Path, store: LocalStore, 
     assert digest(tmp_path) == before
 
 
-def test_check_says_what_create_would_and_writes_nothing(
-    tmp_path: Path, store: LocalStore
-) -> None:
+def test_check_says_what_create_would_and_writes_nothing(tmp_path: Path, store: LocalStore) -> None:
     make(tmp_path, 2)
     path = stage(tmp_path, b"bytes")
     before = digest(tmp_path)
@@ -577,9 +575,7 @@ def test_delete_ranges(tmp_path: Path, store: LocalStore, v2: bool) -> None:
 
 
 @pytest.mark.parametrize("span", [(3, 4), (0, 4), (1, 99), (2, -1), (3, -1), (0, -1), (1, -1)])
-def test_the_latest_version_stays(
-    tmp_path: Path, store: LocalStore, span: tuple[int, int]
-) -> None:
+def test_the_latest_version_stays(tmp_path: Path, store: LocalStore, span: tuple[int, int]) -> None:
     make(tmp_path, 3)
     before = digest(tmp_path)
     for ranges in ([span], [(1, 2), span]):

@@ -83,7 +83,8 @@ def _by_directory(ctx: Context, view: Snapshot, names: Identifier) -> bool:
     if view.at_location(directory) or not occupied(ctx.store, directory):
         return False
     with storage_errors(f"looking at '{names[0]}'"):
-        return markers.is_hidden(ctx.store, names[0], directory)
+        hidden = markers.read(ctx.store, names[0], directory)
+        return hidden is not None and hidden.state is not HiddenState.CREATING
 
 
 def purge_rows(ctx: Context, rows: Sequence[TrashRow]) -> None:
@@ -102,6 +103,8 @@ def _drop_directory(ctx: Context, names: Identifier, hidden: Hidden) -> tuple[st
     directory = v1_directory(name)
     with storage_errors(f"dropping '{name}'"):
         present = markers.read(ctx.store, name, directory)
+        if present is not None and present.state is HiddenState.CREATING:
+            raise TableNotFoundError(f"table '{name}' is still being created by somebody else")
         if present is not None and purge.is_purging(present):
             raise TableNotFoundError(
                 f"table '{name}' was dropped already; `lance-catalog repair` finishes the deletion"

@@ -99,9 +99,7 @@ def _write(
     options = dict(store.lance_options) or None
     with storage_errors(f"writing a table at {uri}"):
         try:
-            planned: Any = write_fragments(
-                data, uri, mode="create", return_transaction=True, storage_options=options
-            )
+            planned = _write_data(data, uri, options)
         except OSError as error:
             if _was_taken(error) or has_versions(store, directory):
                 return None
@@ -159,6 +157,21 @@ def _put_properties(
     latest = lance.dataset(store.uri_of(directory), storage_options=options)
     latest.update_metadata(dict(properties))
     return latest
+
+
+def _write_data(data: pa.Table, uri: str, options: dict[str, str] | None) -> Any:
+    """Write the data files; again when a drop, or a loser's tidying, took the folder away."""
+    for _ in range(8):
+        try:
+            return write_fragments(
+                data, uri, mode="create", return_transaction=True, storage_options=options
+            )
+        except OSError as error:
+            if "No such file or directory" not in str(error):
+                raise
+    return write_fragments(
+        data, uri, mode="create", return_transaction=True, storage_options=options
+    )
 
 
 def _was_taken(error: Exception) -> bool:

@@ -24,7 +24,12 @@ from lance_catalog.directory.operations.arrow import json_schema, stream_table
 from lance_catalog.directory.operations.mixin import DataOperations
 from lance_catalog.directory.paging import page
 from lance_catalog.directory.requests import parse
-from lance_catalog.directory.resolve import require_table, table_id, tables_in
+from lance_catalog.directory.resolve import (
+    require_table,
+    resolve_table,
+    table_id,
+    tables_in,
+)
 from lance_catalog.errors import TableVersionNotFoundError
 from lance_catalog.identifiers import encode, from_request, name_of, parent_of
 from lance_catalog.manifest import Snapshot
@@ -158,7 +163,7 @@ class DirectoryNamespace(DataOperations, ln.LanceNamespace):
     def table_exists(self, request: Any) -> ln.TableExistsResponse:
         asked = parse(request, ln.TableExistsRequest)
         names = table_id(self._ctx, asked.id, "table_exists")
-        found = require_table(self._ctx, self._ctx.glance(), names)
+        found = resolve_table(self._ctx, names)
         if asked.version is not None:
             describing.open_dataset(self._ctx, found, version=asked.version)
         return ln.TableExistsResponse()
@@ -167,7 +172,7 @@ class DirectoryNamespace(DataOperations, ln.LanceNamespace):
     def describe_table(self, request: Any) -> ln.DescribeTableResponse:
         asked = parse(request, ln.DescribeTableRequest)
         names = table_id(self._ctx, asked.id, "describe_table")
-        found = require_table(self._ctx, self._ctx.glance(), names)
+        found = resolve_table(self._ctx, names)
         declared = dataset = None
         chosen = (asked.version, asked.tag, asked.branch) != (None, None, None)
         if asked.check_declared or asked.load_detailed_metadata:
@@ -286,7 +291,7 @@ class DirectoryNamespace(DataOperations, ln.LanceNamespace):
     def locate(self, table: list[str] | None) -> tuple[Store, str]:
         """Return the store and the place of a table."""
         names = table_id(self._ctx, table, "table versions")
-        return self._ctx.store, require_table(self._ctx, self._ctx.glance(), names).location
+        return self._ctx.store, resolve_table(self._ctx, names).location
 
     @operation
     def list_table_versions(self, request: Any) -> ln.ListTableVersionsResponse:
@@ -324,7 +329,7 @@ class DirectoryNamespace(DataOperations, ln.LanceNamespace):
     ) -> Any:
         """Return Lance's handle on a table."""
         names = table_id(self._ctx, table, "opening a table")
-        found = require_table(self._ctx, self._ctx.glance(), names)
+        found = resolve_table(self._ctx, names)
         return describing.open_dataset(self._ctx, found, version=version, branch=branch, tag=tag)
 
 

@@ -39,7 +39,7 @@ from lance_catalog.identifiers import (
 )
 from lance_catalog.lifecycle import markers, trash
 from lance_catalog.lifecycle.locations import overlapping, v1_name
-from lance_catalog.lifecycle.states import Hidden, HiddenState, new_drop_id
+from lance_catalog.lifecycle.states import Hidden, HiddenState, is_creating, new_drop_id
 from lance_catalog.manifest import Change, Snapshot
 from lance_catalog.model import (
     Entry,
@@ -127,11 +127,12 @@ def _confirm(ctx: Context, row: Entry) -> None:
         if hidden is None and ctx.store.any_object(place):
             return
 
-    def undo(view: Snapshot) -> tuple[Change, None]:
+    def undo(view: Snapshot) -> tuple[Change, bool]:
         mine = [e for e in view.rows_of(row.object_id) if e.location == place]
-        return Change(remove=tuple(mine)), None
+        return Change(remove=tuple(mine)), bool(mine)
 
-    ctx.commit(undo)
+    if not ctx.commit(undo):
+        return  # Somebody found the row and acted on it: it was registered, then that.
     raise ConcurrentModificationError(
         f"the table at '{place}' was dropped or deregistered by somebody else meanwhile; "
         "nothing was changed. Look again and retry."
@@ -158,10 +159,16 @@ def mark_v1(ctx: Context, location: str, hidden: Hidden) -> None:
         return
     try:
         with storage_errors(f"marking {location}"):
-            markers.hide(ctx.store, name, location, hidden)
+            with ctx.store.exclusive():
+                present = ctx.store.get(markers.marker_path(name))
+                if present is not None and is_creating(present, name):
+                    return  # Hidden by it until it is done; then it leaves our marker.
+                # Over any other marker: the log has gone on to this hiding.
+                markers.mark(ctx.store, name, location, hidden)
             if not any(row.hidden.drop_id == hidden.drop_id for row in trash.rows(ctx.view())):
                 # Brought back before the marker was there to be removed: it is ours to remove.
-                markers.unhide(ctx.store, name, location, hidden)
+                with ctx.store.exclusive():
+                    markers.unhide(ctx.store, name, location, hidden)
     except LanceNamespaceError as error:
         log.warning("'%s' is hidden here, but not yet for V1 readers: %s", name, error)
 
@@ -182,7 +189,7 @@ def register(
     if ctx.mode is Mode.V1:
         return place, _register_directory(ctx, names[0], place, given)
 
-    def plan(view: Snapshot) -> tuple[Change, dict[str, str]]:
+    def plan(view: Snapshot) -> tuple[Change, tuple[dict[str, str], bool]]:
         require_namespace(view, parent_of(names))
         existing = view.get(encode(names))
         if existing is not None and (chosen == "create" or not existing.is_table):
@@ -210,11 +217,13 @@ def register(
                 aside = trash.hide(existing, old)
                 add.append(aside)
                 replaces[aside.object_id] = existing
-        return Change(tuple(remove), tuple(add), replaces), _readable(row)
+        return Change(tuple(remove), tuple(add), replaces), (_readable(row), former is None)
 
-    answer = ctx.commit(plan)
+    answer, by_directory = ctx.commit(plan)
     _unmark_v1(ctx, place)
-    _confirm(ctx, Entry(encode(names), Kind.TABLE.value, place))
+    if by_directory:
+        # A table with a row in the trash is the log's business alone.
+        _confirm(ctx, Entry(encode(names), Kind.TABLE.value, place))
     return place, answer
 
 
@@ -251,6 +260,10 @@ def _require_table_at(
                 f"location '{place}' is table '{name}' already; rename_table gives it another name"
             )
     with storage_errors(f"looking at {place}"):
+        name = v1_name(place)
+        hidden = None if name is None else markers.read(ctx.store, name, place)
+        if hidden is not None and hidden.state is HiddenState.CREATING:
+            raise ConcurrentModificationError(f"table '{name}' is being created; look again")
         found = has_versions(ctx.store, place) or (
             former is not None and ctx.store.head(f"{place}/{RESERVED}") is not None
         )
@@ -292,6 +305,8 @@ def _register_directory(
             raise TableAlreadyExistsError(f"table '{name}' exists already")
         if hidden.state is HiddenState.PURGING:
             raise InvalidInputError(f"table '{name}' was dropped and is being deleted")
+        if hidden.state is HiddenState.CREATING:
+            raise ConcurrentModificationError(f"table '{name}' is being created; look again")
         if properties and has_versions(ctx.store, directory):
             options = dict(ctx.store.lance_options) or None
             lance.dataset(ctx.store.uri_of(directory), storage_options=options).update_metadata(

@@ -39,6 +39,7 @@ __all__ = [
     "namespace_exists",
     "require_namespace",
     "require_table",
+    "resolve_table",
     "table_id",
     "tables_in",
     "v1_visible",
@@ -159,6 +160,23 @@ def require_table(ctx: Context, view: PointView, names: Identifier) -> FoundTabl
         f"table '{format_text(names)}' was not found; "
         f"`lance-catalog table list {format_text(parent_of(names))}` shows what does"
     )
+
+
+def resolve_table(ctx: Context, names: Identifier) -> FoundTable:
+    """Return a table as it is at one moment; 4 or 1 when there is none.
+
+    Rows and directories are two looks. A directory seen without a row counts when no row changed
+    between the looks; else it may be a table whose row came, or went, just then.
+    """
+    view = ctx.glance()
+    while True:
+        found = require_table(ctx, view, names)
+        if found.entry is not None or ctx.mode is not Mode.COMPAT:
+            return found
+        now = ctx.glance()
+        if now.version == view.version:
+            return found
+        view = now
 
 
 def tables_in(ctx: Context, view: Snapshot, parent: Identifier, after: str | None) -> Iterator[str]:

@@ -24,8 +24,10 @@ __all__ = [
     "claim_path",
     "hide",
     "is_hidden",
+    "mark",
     "marker_path",
     "read",
+    "remove_own",
     "reveal",
     "unhide",
 ]
@@ -64,12 +66,33 @@ def read(store: Store, name: str, directory: str) -> Hidden | None:
 
 
 def hide(store: Store, name: str, directory: str, hidden: Hidden) -> bool:
-    """Hide a table; False when another hiding was first."""
+    """Hide a table; False when another hiding was first, or has ended with its deletion."""
     if not store.put_if_absent(marker_path(name), hidden.body()):
         return False
     hit("marker.root_written")
+    if not store.any_object(directory):
+        # Between our look and our marker somebody dropped it, all the way.
+        remove_own(store, name, hidden)
+        return False
     store.put(f"{directory}/{NESTED}", NESTED_BODY)
     hit("marker.nested_written")
+    return True
+
+
+def mark(store: Store, name: str, directory: str, hidden: Hidden) -> None:
+    """Write both markers of a hiding that the log has decided, over whatever is there."""
+    store.put(marker_path(name), hidden.body())
+    hit("marker.root_written")
+    store.put(f"{directory}/{NESTED}", NESTED_BODY)
+    hit("marker.nested_written")
+
+
+def remove_own(store: Store, name: str, hidden: Hidden) -> bool:
+    """Remove the root-level marker, if it still is this hiding's; whether it was."""
+    body = store.get(marker_path(name))
+    if body is None or Hidden.from_body(body, name).drop_id != hidden.drop_id:
+        return False
+    store.delete([marker_path(name)])
     return True
 
 
@@ -114,8 +137,12 @@ def reveal(
 ) -> None:
     """Bring a hidden table back."""
     claim(store, name, hidden, "register", resume=resume)
-    store.delete([f"{directory}/{NESTED}"])
-    hit("marker.nested_removed")
-    store.delete([marker_path(name)])
-    hit("marker.root_removed")
+    with store.exclusive():
+        # A marker of another hiding is not ours to remove: the table was hidden again meanwhile.
+        body = store.get(marker_path(name))
+        if body is None or Hidden.from_body(body, name).drop_id == hidden.drop_id:
+            store.delete([f"{directory}/{NESTED}"])
+            hit("marker.nested_removed")
+            store.delete([marker_path(name)])
+            hit("marker.root_removed")
     release(store, name, hidden)

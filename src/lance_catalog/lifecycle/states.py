@@ -16,6 +16,7 @@ __all__ = [
     "TTL",
     "Hidden",
     "HiddenState",
+    "is_creating",
     "new_drop_id",
 ]
 
@@ -36,6 +37,8 @@ class HiddenState(StrEnum):
 
     #: Taken out of the catalog, data kept for ever; register brings it back.
     DEREGISTERED = "deregistered"
+    #: On its way in: nobody sees the directory until its row is there.
+    CREATING = "creating"
     #: Dropped, its bytes being deleted: cannot come back.
     PURGING = "purging"
 
@@ -98,3 +101,8 @@ class Hidden:
             )
         except (KeyError, ValueError):
             return None
+
+
+def is_creating(body: bytes, name: str) -> bool:
+    """Whether a marker's body is that of a creation on its way."""
+    return Hidden.from_body(body, name).state is HiddenState.CREATING

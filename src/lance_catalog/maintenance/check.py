@@ -21,7 +21,7 @@ def check(ctx: Context, *, grace_seconds: float = 3600.0) -> Report:
     problems: list[Problem] = []
     entries = [entry for entry in view.entries() if not is_internal_key(entry.object_id)]
     if ctx.log is not None:
-        problems += check_rows.check(ctx, view)
+        problems += check_rows.check(ctx, view, older_than)
         strays = stray_files(ctx.log, older_than) if view.version else []
         if strays:
             size = sum(info.size for info in strays)

@@ -11,6 +11,7 @@ from lance_catalog.identifiers import CLAIMS, TRASH, is_internal_key
 from lance_catalog.lifecycle import markers, trash
 from lance_catalog.lifecycle.locations import normalise, v1_name
 from lance_catalog.lifecycle.purge import is_purging
+from lance_catalog.lifecycle.states import HiddenState
 from lance_catalog.maintenance.findings import Kind, Problem
 from lance_catalog.manifest import Snapshot
 from lance_catalog.manifest.schema import DIRECTORY as MANIFEST
@@ -28,7 +29,7 @@ def check(ctx: Context, view: Snapshot, older_than_ms: int) -> list[Problem]:
         place = normalise(entry.location) if entry.is_table else None
         if place is not None:
             owners.setdefault(place, entry.object_id)
-    problems = list(_markers(ctx, level, view))
+    problems = list(_markers(ctx, level, view, older_than_ms))
     problems += _claims(ctx.store, older_than_ms)
     problems += _aside(ctx.store, view)
     problems += _staging(ctx.store, "", older_than_ms)
@@ -127,7 +128,8 @@ def _unowned(ctx: Context, folder: str, older_than_ms: int) -> Iterator[Problem]
     ours = state.reserved or name is not None or "data" in state.folders or state.empty
     if not ours:
         return  # Not a table at all: another tool's folder.
-    files = [] if state.empty else list(store.list_tree(folder))
+    # All of them: what counts as empty may hold a file of ours that never came in.
+    files = list(store.list_tree(folder))
     if all(info.modified_ms <= older_than_ms for info in files):
         yield Problem(
             Kind.LEFTOVER_DIRECTORY,
@@ -138,7 +140,7 @@ def _unowned(ctx: Context, folder: str, older_than_ms: int) -> Iterator[Problem]
         )
 
 
-def _markers(ctx: Context, level: Level, view: Snapshot) -> Iterator[Problem]:
+def _markers(ctx: Context, level: Level, view: Snapshot, older_than_ms: int) -> Iterator[Problem]:
     for info in level.objects:
         name = info.path.removesuffix(markers.SUFFIX)
         if name == info.path:
@@ -147,6 +149,9 @@ def _markers(ctx: Context, level: Level, view: Snapshot) -> Iterator[Problem]:
         owned = view.at_location(place)
         hidden = markers.read(ctx.store, name, place)
         if hidden is None or (owned and not is_purging(hidden)):
+            continue
+        if hidden.state is HiddenState.CREATING:
+            yield from _unborn(ctx.store, info, place, older_than_ms)
             continue
         if owned and any(is_internal_key(entry.object_id) for entry in owned):
             continue  # The trash row says it.
@@ -170,10 +175,24 @@ def _markers(ctx: Context, level: Level, view: Snapshot) -> Iterator[Problem]:
             )
 
 
+def _unborn(store: Store, marker: ObjectInfo, place: str, older_than_ms: int) -> Iterator[Problem]:
+    """A creation that never got its row: nobody has seen the directory."""
+    files = [marker, *store.list_tree(place)]
+    if all(info.modified_ms <= older_than_ms for info in files):
+        yield Problem(
+            Kind.LEFTOVER_DIRECTORY,
+            place,
+            f"{len(files)} files of a creation that did not finish",
+            "repair deletes it",
+            # The marker last: until then nobody sees what is half deleted.
+            tuple(info.path for info in reversed(files)),
+        )
+
+
 def _claims(store: Store, older_than_ms: int) -> Iterator[Problem]:
     found = list(store.list_tree(CLAIMS)) if store.list_level(CLAIMS) != Level() else []
     for info in found:
-        if info.modified_ms <= older_than_ms and not info.path.endswith("/.lock"):
+        if info.modified_ms <= older_than_ms:
             yield Problem(
                 Kind.STALE_CLAIM,
                 info.path,

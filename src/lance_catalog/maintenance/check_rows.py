@@ -18,7 +18,7 @@ from lance_catalog.model import Entry
 __all__ = ["check"]
 
 
-def check(ctx: Context, view: Snapshot) -> list[Problem]:
+def check(ctx: Context, view: Snapshot, older_than_ms: int) -> list[Problem]:
     """Return the problems of the rows; looks into the store only for V1 markers."""
     problems = list(_duplicates(view))
     places: dict[str, list[str]] = {}
@@ -44,7 +44,7 @@ def check(ctx: Context, view: Snapshot) -> list[Problem]:
     ]
     for row in trash.rows(view):
         problems += _hidden(ctx, row)
-    problems += _shown(ctx, view)
+    problems += _shown(ctx, view, older_than_ms)
     return problems
 
 
@@ -118,7 +118,7 @@ def _hidden(ctx: Context, row: trash.TrashRow) -> Iterator[Problem]:
         )
 
 
-def _shown(ctx: Context, view: Snapshot) -> Iterator[Problem]:
+def _shown(ctx: Context, view: Snapshot, older_than_ms: int) -> Iterator[Problem]:
     """Live tables that a marker hides from readers of directories."""
     for info in ctx.store.list_level().objects:
         name = info.path.removesuffix(markers.SUFFIX)
@@ -127,7 +127,10 @@ def _shown(ctx: Context, view: Snapshot) -> Iterator[Problem]:
         place = name + ".lance"
         live = [e for e in view.at_location(place) if not is_internal_key(e.object_id)]
         hidden = markers.read(ctx.store, name, place)
-        if live and hidden is not None and hidden.state is HiddenState.DEREGISTERED:
+        left = {HiddenState.DEREGISTERED}
+        if info.modified_ms <= older_than_ms:
+            left.add(HiddenState.CREATING)
+        if live and hidden is not None and hidden.state in left:
             yield Problem(
                 Kind.UNFINISHED_REGISTER,
                 place,

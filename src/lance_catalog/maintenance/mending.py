@@ -64,10 +64,10 @@ def adopt(ctx: Context, problem: Problem) -> None:
 def delete_files(ctx: Context, problem: Problem) -> None:
     """Delete the files a check named, and the folders that are empty then."""
     ctx.store.delete(problem.paths)
-    folders = {split.rpartition("/")[0] for split in problem.paths} | {problem.subject}
-    for folder in sorted(folders, key=len, reverse=True):
-        if folder not in ("", "."):
-            ctx.store.prune(folder)
+    for folder in {path.rpartition("/")[0] for path in problem.paths} - {""}:
+        ctx.store.prune(folder)
+    if problem.subject != ".":
+        ctx.store.prune_tree(problem.subject)
 
 
 def finish_purge(ctx: Context, problem: Problem) -> None:
@@ -114,6 +114,7 @@ def remove_stale_marker(ctx: Context, problem: Problem) -> None:
     with ctx.store.exclusive():
         if not ctx.store.any_object(name + ".lance"):
             ctx.store.delete([problem.subject])
+            ctx.store.prune_tree(name + ".lance")
 
 
 def finish_claim(ctx: Context, problem: Problem) -> None:

@@ -51,6 +51,7 @@ def _needed(log: ManifestLog) -> set[str]:
 
 
 def named_by(dataset: Any) -> set[str]:
+    """Return the files and index folders that one version names."""
     named: set[str] = set()
     for fragment in dataset.get_fragments():
         meta = fragment.metadata

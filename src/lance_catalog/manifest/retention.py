@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import lance
@@ -60,7 +61,7 @@ def retain(
         return Retained(0, 0)
     latest = _names(store, uri, order[-1])
     current = None
-    for version, following in zip(order[:-2], order[1:-1], strict=True):
+    for version, following in pairwise(order[:-1]):
         if version not in ended or (limit is not None and removed >= limit):
             break
         mine = current if current is not None else _names(store, uri, version)

@@ -8,13 +8,14 @@ them or many rows are not covered.
 from __future__ import annotations
 
 import logging
+import uuid
 from typing import Any, Final
 
 import lance
 
 from lance_catalog.errors import LanceNamespaceError
 from lance_catalog.manifest.schema import DIRECTORY
-from lance_catalog.storage.gate import CommitGate
+from lance_catalog.storage.gate import CommitGate, Outcome
 from lance_catalog.storage.manifests import Naming
 from lance_catalog.storage.port import Store
 
@@ -99,11 +100,15 @@ def _index(
             table_id=[DIRECTORY],
             namespace_client_managed_versioning=True,
         )
+        own = str(uuid.uuid4())
         try:
             if column is None:
                 dataset.optimize.optimize_indices()
             else:
-                dataset.create_scalar_index(column, kind, name=name, replace=True)
+                dataset.create_scalar_index(column, kind, name=name, replace=True, index_uuid=own)
         finally:
             gate.discard_staged()
+            if gate.outcome in (Outcome.REFUSED, Outcome.NOT_TRIED):
+                # A refused commit leaves nothing (invariant 2), an index neither.
+                store.delete_tree(f"{DIRECTORY}/_indices/{own}")
         version += 1

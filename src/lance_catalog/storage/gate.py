@@ -94,6 +94,10 @@ class CommitGate:
         self.outcome = Outcome.UNKNOWN
         try:
             landed = self.store.copy_if_absent(staged, final)
+        except FileNotFoundError as error:
+            # Nothing was put: what was staged, or the folder itself, is gone.
+            self.outcome = Outcome.REFUSED
+            raise ConcurrentModificationError(f"version {version} lost what was staged") from error
         except (OSError, LanceNamespaceError):
             self.body = self._keep(staged)
             raise

@@ -98,6 +98,9 @@ class _Around(Store):
     def prune(self, path: str) -> None:
         self._do("prune", path, lambda: self.inner.prune(path))
 
+    def prune_tree(self, path: str) -> None:
+        self._do("prune_tree", path, lambda: self.inner.prune_tree(path))
+
     def probe_put_if_absent(self) -> str | None:
         return self._do("probe_put_if_absent", "", self.inner.probe_put_if_absent)
 

@@ -22,8 +22,6 @@ __all__ = ["STAGING_PREFIX", "LocalStore"]
 
 #: Names of files on their way in; what a crash leaves of them, `repair` removes.
 STAGING_PREFIX: Final = ".lance-catalog-staging-"
-#: Never deleted: a lock on a file that others may unlink guards nothing.
-LOCK: Final = ".lock"
 #: How many objects :meth:`LocalStore.list_first` looks at.
 _FIRST: Final = 32
 # Lance reads these as they are; a location without %24 is what people recognise.
@@ -195,14 +193,16 @@ class LocalStore(Store):
                 return
             parts.pop()
 
+    def prune_tree(self, path: str) -> None:
+        for folder, _, _ in os.walk(self._absolute(path), topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
-        folder = os.path.join(self.path, "__claims")
-        try:
-            number = _open_lock(folder)
-        except FileNotFoundError:
-            # Pruned, empty, by the end of another claim: once the lock is in, it stays.
-            number = _open_lock(folder)
+        # The root folder itself is locked: no lock file to leave behind, or to lose.
+        os.makedirs(self.path, exist_ok=True)
+        number = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(number, fcntl.LOCK_EX)
             yield
@@ -248,11 +248,6 @@ class LocalStore(Store):
 def _info(path: str, found: os.stat_result) -> ObjectInfo:
     tag = f"{found.st_ino:x}-{found.st_mtime_ns // 1000:x}-{found.st_size:x}"
     return ObjectInfo(path, found.st_size, found.st_mtime_ns // 1_000_000, tag)
-
-
-def _open_lock(folder: str) -> int:
-    _make_folder(folder)
-    return os.open(os.path.join(folder, LOCK), os.O_CREAT | os.O_RDWR, 0o666)
 
 
 def _make_folder(path: str) -> None:

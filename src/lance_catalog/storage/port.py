@@ -108,6 +108,10 @@ class Store(ABC):
         Stores without folders do nothing. Never removes a folder that holds anything.
         """
 
+    def prune_tree(self, path: str) -> None:
+        """Remove the empty folders at and below a path, deepest first; never a file."""
+        return
+
     @abstractmethod
     def probe_put_if_absent(self) -> str | None:
         """Return None when put-if-absent is safe here, else why it is not. May cost requests."""
