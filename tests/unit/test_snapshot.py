@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lance_catalog.manifest import snapshot as snapshots
+from lance_catalog.manifest.overlay import Overlay
 from lance_catalog.manifest.schema import COLUMNS
 from lance_catalog.manifest.snapshot import Base, Snapshot
 from lance_catalog.model import Entry
@@ -38,7 +39,7 @@ def table(entries: Iterable[Entry]) -> pa.Table:
 def loaded(entries: Iterable[Entry]) -> Snapshot:
     found = list(entries)
     fragments = {e.address >> 32: ((f"{e.address >> 32}",), None) for e in found}
-    return Snapshot(1, Base.build(table(found)), {}, fragments, {})
+    return Snapshot(1, Base.build(table(found)), Overlay(), fragments, {})
 
 
 def depth(text: str) -> int:

@@ -11,19 +11,20 @@ member; one member's error is nobody else's.
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
-from lance_catalog.errors import ThrottlingError
+from lance_catalog.errors import CommitOutcomeUnknownError, ThrottlingError
 from lance_catalog.manifest.change import Change
 from lance_catalog.manifest.draft import Draft
 from lance_catalog.manifest.snapshot import Snapshot
 
-__all__ = ["Batcher", "Ticket"]
+__all__ = ["MAX_BATCH", "MAX_WAITING", "Batcher", "Ticket", "fold"]
 
 #: Changes that may wait in one process before further ones are turned away.
 MAX_WAITING: Final = 4096
@@ -33,23 +34,35 @@ MAX_BATCH: Final = 512
 Plan = Callable[[Snapshot], tuple[Change, Any]]
 
 
-@dataclass(eq=False)
 class Ticket:
     """One caller's change, and what became of it."""
 
-    plan: Plan
-    deadline: float
-    max_conflicts: int | None
-    conflicts: int = 0
-    result: Any = None
-    error: BaseException | None = None
-    done: bool = False
-    #: Set when the outcome is known, or when it is this caller's turn to lead.
-    wake: threading.Event = field(default_factory=threading.Event)
+    __slots__ = (
+        "conflicts",
+        "deadline",
+        "done",
+        "error",
+        "max_conflicts",
+        "plan",
+        "result",
+        "wake",
+    )
 
-    def finish(self, result: Any, error: BaseException | None) -> None:
-        """Record the outcome; the caller is woken by whoever calls this."""
-        self.result, self.error, self.done = result, error, True
+    def __init__(self, plan: Plan, deadline: float, max_conflicts: int | None = None) -> None:
+        self.plan = plan
+        self.deadline = deadline
+        self.max_conflicts = max_conflicts
+        self.conflicts = 0
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.done = False
+        #: Released when the outcome is known, or when it is this caller's turn to lead. A bare
+        #: lock: an Event costs five times as much, and there is one per change.
+        self.wake = threading.Lock()
+
+    def finish(self, error: BaseException) -> None:
+        """Record a failure; the caller is woken by whoever leads."""
+        self.result, self.error, self.done = None, error, True
 
     def answer(self) -> Any:
         """Return the result, or raise."""
@@ -73,49 +86,93 @@ class Batcher:
         self._afterwards = afterwards
         self._lock = threading.Lock()
         self._waiting: deque[Ticket] = deque()
-        self._leading = False
+        self._leader: Ticket | None = None
 
     def run(self, ticket: Ticket) -> Any:
         """Queue a change, and return its outcome when it is known."""
         with self._lock:
             if len(self._waiting) >= MAX_WAITING:
                 raise ThrottlingError(
-                    f"{len(self._waiting)} changes of this process wait already; "
-                    "nothing was written. Slow down and retry."
+                    f"{len(self._waiting)} changes of this process wait already; this one was "
+                    "not written. Slow down and retry."
                 )
             self._waiting.append(ticket)
-            lead = not self._leading
-            self._leading = True
-        if not lead:
-            ticket.wake.wait()
+            if self._leader is None:
+                self._leader = ticket
+            else:
+                ticket.wake.acquire()
+        if self._leader is not ticket:
+            self._wait(ticket)
         if not ticket.done:
             self._lead(ticket)
         return ticket.answer()
+
+    def _wait(self, ticket: Ticket) -> None:
+        try:
+            ticket.wake.acquire()
+        except BaseException:
+            # Interrupted: the change is withdrawn if nobody took it up, and the lead passed on.
+            with self._lock:
+                if ticket in self._waiting:
+                    self._waiting.remove(ticket)
+                leads = self._leader is ticket
+            if leads:
+                self._hand_over()
+            raise
 
     def _lead(self, own: Ticket) -> None:
         """Commit batches until the own change is decided, then hand over."""
         try:
             while not own.done:
-                with self._lock:
-                    batch = [
-                        self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))
-                    ]
+                batch = self._take()
                 try:
                     self._land(batch)
-                except BaseException as error:
-                    for ticket in batch:
-                        if not ticket.done:
-                            ticket.finish(None, error)
-                for ticket in batch:
-                    if ticket is not own:
-                        ticket.wake.set()
+                except Exception as error:
+                    self._fail(batch, own, error)
+                finally:
+                    self._release(batch, own)
             self._afterwards()
         finally:
-            with self._lock:
-                heir = self._waiting[0] if self._waiting else None
-                self._leading = heir is not None
-            if heir is not None:
-                heir.wake.set()
+            self._hand_over()
+
+    def _take(self) -> list[Ticket]:
+        with self._lock:
+            batch = list(islice(self._waiting, MAX_BATCH))
+            for _ in batch:
+                self._waiting.popleft()
+            return batch
+
+    def _fail(self, batch: list[Ticket], own: Ticket, error: Exception) -> None:
+        for ticket in batch:
+            if not ticket.done:
+                # One object raised in many threads would collect all their tracebacks.
+                ticket.finish(error if ticket is own else _again(error))
+
+    def _release(self, batch: list[Ticket], own: Ticket) -> None:
+        """Wake the members of a batch."""
+        for ticket in batch:
+            if not ticket.done:
+                # Only an interrupt of the leader comes here: it may have struck after the put.
+                ticket.finish(
+                    CommitOutcomeUnknownError(
+                        "the thread that wrote this change together with others was interrupted; "
+                        "it may or may not have landed. Look before retrying."
+                    )
+                )
+            if ticket is not own:
+                ticket.wake.release()
+
+    def _hand_over(self) -> None:
+        with self._lock:
+            self._leader = heir = self._waiting[0] if self._waiting else None
+        if heir is not None:
+            heir.wake.release()
+
+
+def _again(error: Exception) -> Exception:
+    made = copy.copy(error)
+    made.__cause__, made.__traceback__ = error, None
+    return made
 
 
 def fold(batch: list[Ticket], view: Snapshot) -> tuple[Change, list[Ticket], list[Ticket]]:
@@ -133,7 +190,7 @@ def fold(batch: list[Ticket], view: Snapshot) -> tuple[Change, list[Ticket], lis
             ticket.result, ticket.error = None, error
             members.append(ticket)
             continue
-        if change.table_metadata:
+        if change.table_metadata or change.initialise:
             # Lance cannot put metadata and rows into one version.
             if members:
                 return draft.change(), members, batch[number:]

@@ -2,55 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from lance_catalog.manifest.change import Change
+from lance_catalog.manifest.overlay import Layer
 from lance_catalog.manifest.snapshot import Snapshot
 from lance_catalog.model import Entry
 
 __all__ = ["Draft"]
 
 
-@dataclass
 class Draft:
     """A snapshot with the changes of a batch applied, not written yet.
 
-    Rows that exist only here have negative addresses; a later member may replace or remove them,
-    and then they are never written.
+    ``view`` shows them as they are added. Rows that exist only here have negative addresses; a
+    later member may replace or remove them, and then they are never written.
     """
 
-    base: Snapshot
-    view: Snapshot = field(init=False)
-    _removed: dict[int, Entry] = field(default_factory=dict)
-    _added: dict[str, tuple[Entry, Entry | None]] = field(default_factory=dict)
-    _next: int = -2
-
-    def __post_init__(self) -> None:
-        # One copy for the whole batch; members see it change under them, one after the other.
-        self._overlay = dict(self.base.overlay)
-        self.view = replace(self.base, overlay=self._overlay)
+    def __init__(self, base: Snapshot) -> None:
+        self._layer = Layer()
+        self.view = replace(base, overlay=base.overlay.under(self._layer))
+        self._removed: dict[int, Entry] = {}
+        self._added: dict[str, tuple[Entry, Entry | None]] = {}
+        self._next = -2
 
     def apply(self, change: Change) -> None:
         """Add one member's change."""
         carried: dict[str, Entry | None] = {}
-        for entry in change.add:
-            source = change.replaces.get(entry.object_id)
-            if source is not None and source.address < 0:
-                source = self._added[source.object_id][1]
-            carried[entry.object_id] = source
+        for key, source in change.replaces.items():
+            # What a row inherits comes from the row that is really there, if any.
+            carried[key] = source if source.address >= 0 else self._added[source.object_id][1]
         for entry in change.remove:
             if entry.address < 0:
                 del self._added[entry.object_id]
             else:
                 self._removed[entry.address] = entry
-            self._overlay[entry.object_id] = None
+            self._layer.set(entry.object_id, None)
         for entry in change.add:
             placed = replace(entry, address=self._next)
             self._next -= 1
-            self._added[entry.object_id] = (placed, carried[entry.object_id])
-            self._overlay[entry.object_id] = placed
-        # What the view remembered of its overlay is out of date now.
-        self.view = replace(self.base, overlay=self._overlay)
+            self._added[entry.object_id] = (placed, carried.get(entry.object_id))
+            self._layer.set(entry.object_id, placed)
 
     def change(self) -> Change:
         """Return everything as one change."""

@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import lance
 
@@ -129,7 +129,8 @@ class ManifestLog:
         ``plan`` may run several times and must not have effects of its own. Raises what it
         raises; 14 when other writers kept winning until the time was up, with nothing written.
         """
-        return self._batcher.run(Ticket(plan, time.monotonic() + timeout, max_conflicts))  # type: ignore[no-any-return]
+        ticket = Ticket(plan, time.monotonic() + timeout, max_conflicts)
+        return cast(T, self._batcher.run(ticket))
 
     def _land(self, batch: list[Ticket]) -> None:
         """Commit a batch; when it returns, every ticket of it is done."""
@@ -205,7 +206,7 @@ def _patient(batch: list[Ticket]) -> list[Ticket]:
             f"other writers changed the catalog {ticket.conflicts} times while this change was "
             "tried; nothing was written. Retry, or raise commit_timeout."
         )
-        ticket.finish(None, error)
+        ticket.finish(error)
     return staying
 
 

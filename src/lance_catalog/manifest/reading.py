@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lance_catalog.manifest.overlay import Overlay
 from lance_catalog.manifest.schema import COLUMNS, check_schema
 from lance_catalog.manifest.snapshot import Base, FragmentState, Snapshot
 from lance_catalog.model import Entry
@@ -35,7 +36,7 @@ def advance(old: Snapshot, dataset: Any, where: str) -> Snapshot:
 
 def _load(dataset: Any, states: dict[int, FragmentState], metadata: dict[str, str]) -> Snapshot:
     rows = dataset.scanner(columns=list(COLUMNS), with_row_address=True).to_table()
-    return Snapshot(dataset.version, Base.build(rows), {}, states, metadata)
+    return Snapshot(dataset.version, Base.build(rows), Overlay(), states, metadata)
 
 
 def _scan(dataset: Any, fragments: Iterable[int], columns: Iterable[str]) -> pa.Table:

@@ -1,8 +1,9 @@
 """The manifest at one version, in memory and immutable.
 
 Columnar: a base of Arrow columns sorted by (depth, object_id), so that the children of a parent
-are one slice in name order and an id is a binary search; on top a small overlay of what changed
-since. A new version shares the base and copies the overlay, so a pinned snapshot costs nothing.
+are one slice in name order and an id is a binary search; on top an overlay of what changed since
+(overlay.py). A new version shares the base and most of the overlay, so a pinned snapshot costs
+nothing.
 Rows of type ``table_version`` are not held: there may be millions, and no listing wants them.
 """
 
@@ -18,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_catalog.identifiers import DELIMITER, split_key
+from lance_catalog.identifiers import DELIMITER
+from lance_catalog.manifest.overlay import Layer, Missing, Overlay
 from lance_catalog.manifest.schema import COLUMNS
 from lance_catalog.model import Entry
 
@@ -30,7 +32,9 @@ FragmentState = tuple[tuple[str, ...], str | None]
 VERSION_TYPE: Final = "table_version"
 # Just after the delimiter in every encoding order: the end of "starts with parent$".
 _AFTER: Final = chr(ord(DELIMITER) + 1)
+#: Changes held on top of a base before both are sorted into a new one: so many, and a share.
 _OVERLAY_MIN: Final = 1024
+_OVERLAY_SHARE: Final = 16
 _BATCH: Final = 128
 
 
@@ -166,20 +170,19 @@ class Snapshot:
 
     version: int
     base: Base
-    overlay: Mapping[str, Entry | None]
+    overlay: Overlay
     fragments: Mapping[int, FragmentState]
     table_metadata: Mapping[str, str]
 
     @classmethod
     def empty(cls) -> Snapshot:
         schema = pa.schema([*((name, pa.string()) for name in COLUMNS), ("_rowaddr", pa.uint64())])
-        return cls(0, Base.build(schema.empty_table()), {}, {}, {})
+        return cls(0, Base.build(schema.empty_table()), Overlay(), {}, {})
 
     def get(self, key: str) -> Entry | None:
         """Return the row of a stored id."""
-        if key in self.overlay:
-            return self.overlay[key]
-        return self.base.find(key)
+        changed = self.overlay.get(key)
+        return self.base.find(key) if isinstance(changed, Missing) else changed
 
     def rows_of(self, key: str) -> tuple[Entry, ...]:
         """Return every row of a stored id: more than one only where a writer broke uniqueness."""
@@ -191,57 +194,45 @@ class Snapshot:
     def children(self, parent: str, after: str | None = None) -> Iterator[Entry]:
         """Yield the objects one level below a parent ("" is the root), by name, past ``after``."""
         prefix = parent + DELIMITER if parent else ""
-        depth = prefix.count(DELIMITER)
-        low = prefix + after if after is not None else prefix
-        high = parent + _AFTER if parent else None
-        base = self.base.slice_of(depth, low, high)
-        changed = [key for key in self._changed.get(parent, ()) if key >= low]
         skip = None if after is None else prefix + after
+        low = prefix if skip is None else skip
+        high = parent + _AFTER if parent else None
+        for entry in self._level(prefix.count(DELIMITER), low, high):
+            if entry.object_id != skip:
+                yield entry
+
+    def _level(self, depth: int, low: str, high: str | None) -> Iterator[Entry]:
+        """Yield the rows of one depth with low ≤ id < high, by id, each id once."""
+        changed = self.overlay.keys(depth, low, high)
         position = 0
         previous: str | None = None
-        for entry in self.base.entries(base):
+        for entry in self.base.entries(self.base.slice_of(depth, low, high)):
             key = entry.object_id
             while position < len(changed) and changed[position] < key:
-                yield from self._in_overlay(changed[position], skip)
+                yield from self._in_overlay(changed[position])
                 position += 1
             if position < len(changed) and changed[position] == key:
-                yield from self._in_overlay(key, skip)
+                yield from self._in_overlay(key)
                 position += 1
-            elif key not in (previous, skip) and key not in self.overlay:
+            elif key != previous and key not in self.overlay:
                 yield entry
             previous = key
         for key in changed[position:]:
-            yield from self._in_overlay(key, skip)
+            yield from self._in_overlay(key)
 
-    def _in_overlay(self, key: str, skip: str | None) -> Iterator[Entry]:
-        entry = self.overlay[key]
-        if entry is not None and key != skip:
+    def _in_overlay(self, key: str) -> Iterator[Entry]:
+        entry = self.overlay.get(key)
+        if isinstance(entry, Entry):
             yield entry
-
-    @cached_property
-    def _changed(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for key in self.overlay:
-            # "$a" lies in a namespace without a name, which natives can make: not at the root.
-            if not key.startswith(DELIMITER) or key.count(DELIMITER) > 1:
-                found.setdefault(split_key(key)[0], []).append(key)
-        return {parent: sorted(keys) for parent, keys in found.items()}
 
     def descendants(self, parent: str) -> Iterator[Entry]:
         """Yield everything below a parent, level by level."""
         prefix = parent + DELIMITER if parent else ""
+        high = parent + _AFTER if parent else None
         first = prefix.count(DELIMITER)
-        deepest = len(self.base.starts) - 2
+        deepest = max([len(self.base.starts) - 2, *self.overlay.depths()])
         for depth in range(first, deepest + 1):
-            rows = self.base.slice_of(depth, prefix, parent + _AFTER if parent else None)
-            previous: str | None = None
-            for entry in self.base.entries(rows):
-                if entry.object_id != previous and entry.object_id not in self.overlay:
-                    yield entry
-                previous = entry.object_id
-        for key, changed in sorted(self.overlay.items()):
-            if changed is not None and key.startswith(prefix):
-                yield changed
+            yield from self._level(depth, prefix, high)
 
     def entries(self) -> Iterator[Entry]:
         """Yield every object."""
@@ -254,23 +245,20 @@ class Snapshot:
     def at_location(self, location: str) -> list[Entry]:
         """Return the rows whose location is exactly this one."""
         found = [e for e in self.base.at_location(location) if e.object_id not in self.overlay]
-        found += [e for e in self.overlay.values() if e is not None and e.location == location]
-        return found
+        return found + self.overlay.at_location(location)
 
     def unusual_locations(self) -> list[Entry]:
         """Return rows whose location is not one plain component (natives accept any string)."""
         found = [e for e in self.base.unusual_locations if e.object_id not in self.overlay]
-        for entry in self.overlay.values():
-            location = None if entry is None else entry.location
-            if entry is not None and location and ("/" in location or location.startswith(".")):
-                found.append(entry)
-        return found
+        return found + self.overlay.unusual()
 
     def rows_in(self, fragments: set[int]) -> list[Entry]:
         """Return the rows that lie in some fragments."""
         found = [e for e in self.base.in_fragments(fragments) if e.object_id not in self.overlay]
         found += [
-            e for e in self.overlay.values() if e is not None and e.address >> 32 in fragments
+            entry
+            for _, entry in self.overlay.rows()
+            if entry is not None and entry.address >> 32 in fragments
         ]
         return found
 
@@ -286,38 +274,48 @@ class Snapshot:
 
         That is when a delta would leave two rows with one id, which this view cannot show.
         """
-        overlay = dict(self.overlay)
+        layer = Layer()
         for entry in removed:
             if entry.object_id in self.base.duplicates:
                 return None
-            current = overlay.get(entry.object_id)
-            if current is None or current.address == entry.address:
-                overlay[entry.object_id] = None
+            current = self.overlay.get(entry.object_id)
+            if not isinstance(current, Entry) or current.address == entry.address:
+                layer.set(entry.object_id, None)
         for entry in added:
             if entry.object_type == VERSION_TYPE:
                 continue
             known = (
-                overlay[entry.object_id]
-                if entry.object_id in overlay
-                else self.base.find(entry.object_id)
+                layer.rows[entry.object_id]
+                if entry.object_id in layer.rows
+                else self.get(entry.object_id)
             )
             if known is not None and known.address != entry.address:
                 return None
-            overlay[entry.object_id] = entry
+            layer.set(entry.object_id, entry)
+        return self.layered(version, layer, fragments, table_metadata)
+
+    def layered(
+        self,
+        version: int,
+        layer: Layer,
+        fragments: Mapping[int, FragmentState],
+        table_metadata: Mapping[str, str],
+    ) -> Snapshot:
+        """Return the next snapshot, given what changed as a layer that is known to be right."""
+        overlay = self.overlay.plus(layer)
         snapshot = Snapshot(version, self.base, overlay, fragments, table_metadata)
-        if len(overlay) > _OVERLAY_MIN + len(self.base) // 64:
+        if len(overlay) > _OVERLAY_MIN + len(self.base) // _OVERLAY_SHARE:
             return snapshot._folded()
         return snapshot
 
     def _folded(self) -> Snapshot:
         """Return the same snapshot with the overlay merged into a new base."""
+        changed = dict(self.overlay.rows())
         keep = pc.invert(
-            pc.is_in(
-                self.base.table["object_id"], value_set=pa.array(list(self.overlay), pa.string())
-            )
+            pc.is_in(self.base.table["object_id"], value_set=pa.array(list(changed), pa.string()))
         )
         old = self.base.table.append_column("_rowaddr", pa.array(self.base.addresses)).filter(keep)
-        new = [entry for entry in self.overlay.values() if entry is not None]
+        new = [entry for entry in changed.values() if entry is not None]
         columns = {name: pa.array([getattr(e, name) for e in new], pa.string()) for name in COLUMNS}
         columns["_rowaddr"] = pa.array([e.address for e in new], pa.uint64())
         merged = pa.concat_tables(
@@ -328,7 +326,8 @@ class Snapshot:
                 pa.table(columns),
             ]
         )
-        return Snapshot(self.version, Base.build(merged), {}, self.fragments, self.table_metadata)
+        base = Base.build(merged)
+        return Snapshot(self.version, base, Overlay(), self.fragments, self.table_metadata)
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:

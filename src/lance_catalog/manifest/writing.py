@@ -16,6 +16,7 @@ from lance.fragment import write_fragments
 from lance_catalog.errors import CommitOutcomeUnknownError, LanceNamespaceError
 from lance_catalog.failpoints import hit
 from lance_catalog.manifest.change import Change
+from lance_catalog.manifest.overlay import Layer
 from lance_catalog.manifest.reading import fragment_states
 from lance_catalog.manifest.schema import (
     DIRECTORY,
@@ -23,7 +24,7 @@ from lance_catalog.manifest.schema import (
     STORAGE_VERSION,
     rows_table,
 )
-from lance_catalog.manifest.snapshot import Snapshot
+from lance_catalog.manifest.snapshot import VERSION_TYPE, Snapshot
 from lance_catalog.manifest.upkeep import choose_merge
 from lance_catalog.model import Entry
 from lance_catalog.storage.gate import CommitGate, Outcome
@@ -254,14 +255,20 @@ class Attempt:
     def _next_snapshot(
         self, change: Change, dataset: Any, rows: Sequence[Entry]
     ) -> Snapshot | None:
+        """Return what the version holds without reading it, where that is certain."""
         states = fragment_states(dataset)
         fresh = [number for number in states if number not in self.view.fragments]
         if len(fresh) > 1 or (rows and not fresh):
             return None
-        added = [replace(row, address=(fresh[0] << 32) | offset) for offset, row in enumerate(rows)]
-        return self.view.replaced(
-            dataset.version, change.remove, added, states, dict(dataset.metadata)
-        )
+        layer = Layer()
+        for entry in change.remove:
+            if entry.object_id in self.view.base.duplicates:
+                return None
+            layer.set(entry.object_id, None)
+        for offset, row in enumerate(rows):
+            if row.object_type != VERSION_TYPE:
+                layer.set(row.object_id, replace(row, address=(fresh[0] << 32) | offset))
+        return self.view.layered(dataset.version, layer, states, dict(dataset.metadata))
 
     def _note(self, fragments: Sequence[Any]) -> None:
         self._files += [f"data/{file.path}" for part in fragments for file in part.files]
