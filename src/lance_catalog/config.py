@@ -28,6 +28,7 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "dir_listing_enabled": "find root tables by their directories (V1); default true",
     "commit_timeout": "seconds a change keeps trying against other writers; default 30",
     "commit_retries": "conflicts after which a change gives up; default: only the time counts",
+    "read_consistency_interval": "seconds a read may rely on the last look; default 0: always look",
     "vend_input_storage_options": "answer with the storage options given here; default false",
     "storage.*": "options of the object store, for Lance and for our own requests",
 }
@@ -58,6 +59,7 @@ class Settings:
     storage: Mapping[str, str] = field(default_factory=dict)
     commit_timeout: float = 30.0
     commit_retries: int | None = None
+    read_consistency_interval: float = 0.0
     vend_storage_options: bool = False
 
     @classmethod
@@ -91,6 +93,9 @@ class Settings:
             },
             commit_timeout=_number("commit_timeout", given.get("commit_timeout", 30.0)),
             commit_retries=None if retries is None else int(_number("commit_retries", retries)),
+            read_consistency_interval=_number(
+                "read_consistency_interval", given.get("read_consistency_interval", 0.0)
+            ),
             vend_storage_options=parse_bool(
                 "vend_input_storage_options", given.get("vend_input_storage_options", False)
             ),

@@ -8,9 +8,11 @@ small (facts: users-and-tests §4.3).
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ import pytest
 from lance_catalog.config import Mode
 from lance_catalog.errors import CommitOutcomeUnknownError, LanceNamespaceError
 from lance_catalog.maintenance.check import check
+from lance_catalog.manifest.batcher import Batcher, Ticket
 from lance_catalog.manifest.log import ManifestLog
 from tests.concurrency.histories import Operation, linearizable
 from tests.concurrency.racing import Racers, flat, ipc, open_catalog
@@ -227,6 +230,41 @@ def test_some_order_explains_every_answer(
     # An order that could not be decided, or an outcome that nobody knows, is no proof.
     assert verdicts[None] == 0
     assert unknown * 100 <= total
+
+
+@pytest.mark.parametrize("mode", [Mode.V2, Mode.COMPAT], ids=["v2", "compat"])
+def test_threads_that_share_batches_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    """Group commit: the order of a batch is one of the orders that explain every answer."""
+    root = str(tmp_path / "root")
+    batches: Counter[int] = Counter()
+    real = Batcher._take
+
+    def take(self: Batcher) -> list[Ticket]:
+        batch = real(self)
+        batches[len(batch)] += 1
+        return batch
+
+    monkeypatch.setattr(Batcher, "_take", take)
+    for number in range(4):
+        group = f"g{number}"
+        open_catalog(root, mode).create_namespace({"id": [group]})
+        barrier = threading.Barrier(CLIENTS)
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            answers = [
+                future.result()
+                for future in [
+                    pool.submit(client, n, barrier, root, mode, True, group, 25, False)
+                    for n in range(CLIENTS)
+                ]
+            ]
+        assert flat(odd for _, _, odd in answers) == []
+        calls: list[Operation] = flat(part for part, _, _ in answers)
+        assert linearizable(calls, EMPTY, step) is True
+    print(f"{mode.value}: batches {dict(sorted(batches.items()))}")
+    assert any(size > 1 for size in batches), "nothing was batched: this test shows nothing"
+    assert check(open_catalog(root, mode).context, grace_seconds=-3600).problems == []
 
 
 def test_commits_that_rebase_are_caught(racers: Racers, tmp_path: Path) -> None:

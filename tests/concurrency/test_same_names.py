@@ -19,7 +19,7 @@ import pytest
 from lance_catalog.config import Mode
 from lance_catalog.directory import first_version, tables
 from lance_catalog.maintenance.check import check
-from lance_catalog.storage.gate import CommitGate, Outcome
+from lance_catalog.storage.landing import Landing, Outcome
 from tests.concurrency.racing import (
     Racers,
     attempt,
@@ -109,17 +109,23 @@ def _meeting(barrier: Any) -> Iterator[None]:
 @contextmanager
 def _overwriting_gate() -> Iterator[None]:
     """The planted bug: whoever comes later overwrites the version of whoever was first."""
-    real = CommitGate._land
+    real = Landing.land
 
-    def land(self: CommitGate, version: int, staged: str) -> None:
-        self.store.copy(staged, self.final_path(version))
+    def land(self: Landing, put: object, *, looked: bool = False) -> None:
+        final = self.final_path(self.read_version + 1)
+        staged = getattr(self, "staged", None)
+        if staged:
+            self.store.copy(staged[-1], final)
+        else:
+            assert self.body is not None
+            self.store.put(final, self.body)
         self.outcome = Outcome.LANDED
 
-    CommitGate._land = land  # type: ignore[method-assign]
+    Landing.land = land  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:
-        CommitGate._land = real  # type: ignore[method-assign]
+        Landing.land = real  # type: ignore[method-assign]
 
 
 def violations(root: str, mode: Mode, kind: str, outcomes: Outcomes) -> list[str]:

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lance_catalog import DirectoryNamespace
@@ -17,6 +18,7 @@ from lance_catalog.directory.edge import operation
 from lance_catalog.directory.migration import migrate
 from lance_catalog.errors import LanceNamespaceError
 from lance_catalog.manifest.log import ManifestLog
+from tests.concurrency.batches import together
 from tests.concurrency.racing import ipc, open_catalog, rows_at
 
 T = {"id": ["t"]}
@@ -128,6 +130,20 @@ def _create_refused_once(ns: DirectoryNamespace) -> object:
         ManifestLog._attempt = real  # type: ignore[method-assign]
 
 
+def _batch(ns: DirectoryNamespace) -> object:
+    """Three changes of three threads, one version: all of them are there afterwards, or none."""
+
+    def create(*names: str) -> Run:
+        return lambda ns: ns.create_namespace({"id": list(names)})
+
+    runs = [create("batch"), create("batch", "child"), create("another")]
+    answers = together(ns, [partial(run, ns) for run in runs])
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return answers
+
+
 def _all() -> list[Scenario]:
     found = []
 
@@ -150,6 +166,7 @@ def _all() -> list[Scenario]:
     add("rename", rows, _with(_create), _rename)
     add("create namespace", rows, _with(), _make_namespace)
     add("drop namespace", rows, _with(_make_space), _drop_space)
+    add("batch", rows, _with(), _batch)
     add("first of all", rows, lambda ns: None, _make_namespace)
     return found
 

@@ -25,7 +25,7 @@ import lance
 import lance_namespace as ln
 import pytest
 
-from lance_catalog.storage.gate import CommitGate
+from lance_catalog.storage.landing import Landing
 from tests.interop.peers import COMPAT, V2, Peer, manifest_rows
 
 KINDS = ("native", "ours", "native", "ours")
@@ -271,24 +271,24 @@ def test_without_the_gate_the_race_loses_writes(
 ) -> None:
     """The planted bug: a gate that puts its version over another's instead of refusing."""
 
-    def overwrite(store: Any, source: str, target: str) -> bool:
-        store.copy(source, target)
+    def overwrite(store: Any, path: str, data: bytes) -> bool:
+        store.put(path, data)
         return True
 
     native = Peer("native", root, V2)
     ours = Peer("ours", root, V2)
     ours.create_namespace("a")
-    original = CommitGate._land
+    original = Landing.land
 
-    def careless(gate: CommitGate, version: int, staged: str) -> None:
+    def careless(landing: Landing, put: Any, *, looked: bool = False) -> None:
         native.create_namespace("b")  # Acknowledged, while we are about to land.
-        monkeypatch.setattr(CommitGate, "_land", original)
+        monkeypatch.setattr(Landing, "land", original)
         for guard in ("_is_newest", "_present"):
-            monkeypatch.setattr(CommitGate, guard, lambda gate, version: True)
-        monkeypatch.setattr(type(gate.store), "copy_if_absent", overwrite)
-        original(gate, version, staged)
+            monkeypatch.setattr(Landing, guard, lambda landing, version: True)
+        monkeypatch.setattr(type(landing.store), "put_if_absent", overwrite)
+        original(landing, put, looked=looked)
 
-    monkeypatch.setattr(CommitGate, "_land", careless)
+    monkeypatch.setattr(Landing, "land", careless)
     ours.create_namespace("c")
     monkeypatch.undo()
     seen = Peer("native", root, V2).namespaces()

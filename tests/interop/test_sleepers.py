@@ -20,7 +20,7 @@ import pytest
 
 from lance_catalog.manifest import writing
 from lance_catalog.manifest.versions import Latest, VersionFinder
-from lance_catalog.storage.gate import CommitGate
+from lance_catalog.storage.landing import Landing
 from tests.interop.peers import COMPAT, V2, Peer, manifest, manifest_rows
 
 MODES = (V2, COMPAT)
@@ -245,7 +245,7 @@ def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def gate_off(monkeypatch: pytest.MonkeyPatch) -> None:
     for guard in ("_is_newest", "_present"):
-        monkeypatch.setattr(CommitGate, guard, lambda gate, version: True)
+        monkeypatch.setattr(Landing, guard, lambda gate, version: True)
 
 
 def write_while_cleaned(
@@ -344,7 +344,7 @@ def test_a_clean_up_between_the_gates_look_and_its_put(
 def test_without_the_second_look_that_gap_loses_the_write(
     root: Path, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(CommitGate, "_judge", lambda gate, version, final: None)
+    monkeypatch.setattr(Landing, "_judge", lambda gate, version, final: None)
     names, _ = clean_between_check_and_put(root, mode, monkeypatch)
     monkeypatch.undo()
     with pytest.raises(AssertionError):

@@ -41,12 +41,19 @@ class Context:
         return self.settings.mode
 
     def view(self) -> Snapshot:
-        """Return the manifest's latest snapshot; in V1, where there is none, an empty one."""
-        return Snapshot.empty() if self.log is None else self.log.snapshot()
+        """Return the manifest's latest snapshot; in V1, where there is none, an empty one.
+
+        Latest as of now, or as of a look within ``read_consistency_interval``.
+        """
+        if self.log is None:
+            return Snapshot.empty()
+        return self.log.snapshot(self.settings.read_consistency_interval)
 
     def glance(self) -> PointView:
         """Return a view to look up one object: on a large catalog without loading it all."""
-        return Snapshot.empty() if self.log is None else self.log.glance()
+        if self.log is None:
+            return Snapshot.empty()
+        return self.log.glance(self.settings.read_consistency_interval)
 
     def commit(self, plan: Callable[[Snapshot], tuple[Change, T]]) -> T:
         """Land a change of the manifest."""

@@ -125,10 +125,8 @@ class DirectoryNamespace(DataOperations, ln.LanceNamespace):
     def list_tables(self, request: Any) -> ln.ListTablesResponse:
         asked = parse(request, ln.ListTablesRequest)
         names = from_request(asked.id, "list_tables")
-        if self.mode is Mode.V1 and names:
-            namespaces.require(self._ctx, names)
         view = self._ctx.view()
-        namespaces.require(self._ctx, names)
+        namespaces.require(self._ctx, names, view)
         found = tables_in(self._ctx, view, names, asked.page_token or None)
         if asked.include_declared is False:
             found = (name for name in found if not self._is_declared(view, (*names, name)))
@@ -143,8 +141,8 @@ class DirectoryNamespace(DataOperations, ln.LanceNamespace):
     def list_all_tables(self, request: Any) -> ln.ListTablesResponse:
         asked = parse(request, ln.ListTablesRequest)
         names = from_request(asked.id or [], "list_all_tables")
-        namespaces.require(self._ctx, names)
         view = self._ctx.view()
+        namespaces.require(self._ctx, names, view)
         found = {
             entry.object_id
             for entry in view.descendants(encode(names))

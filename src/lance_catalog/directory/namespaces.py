@@ -36,7 +36,7 @@ from lance_catalog.lifecycle import trash
 from lance_catalog.lifecycle.purge import check_deletable
 from lance_catalog.lifecycle.states import Hidden, new_drop_id
 from lance_catalog.lifecycle.trash import TrashRow
-from lance_catalog.manifest import Change, Snapshot
+from lance_catalog.manifest import Change, PointView, Snapshot
 from lance_catalog.model import (
     CREATED_AT,
     Entry,
@@ -169,11 +169,11 @@ def describe(ctx: Context, names: Identifier) -> dict[str, str]:
     return user_properties(namespace_entry(ctx.glance(), names).properties())
 
 
-def require(ctx: Context, names: Identifier) -> None:
-    """Raise 1 unless the namespace exists (I14)."""
+def require(ctx: Context, names: Identifier, view: PointView | None = None) -> None:
+    """Raise 1 unless the namespace exists (I14), now or in a view."""
     if names:
         _require_manifest(ctx, names, "namespace_exists")
-        require_namespace(ctx.glance(), names)
+        require_namespace(ctx.glance() if view is None else view, names)
 
 
 def _require_empty(view: Snapshot, names: Identifier) -> None:

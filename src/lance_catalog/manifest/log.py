@@ -28,8 +28,10 @@ from lance_catalog.manifest.reading import advance
 from lance_catalog.manifest.schema import DIRECTORY, check_schema
 from lance_catalog.manifest.snapshot import Snapshot
 from lance_catalog.manifest.versions import NONE, Latest, VersionFinder
+from lance_catalog.manifest.workshop import Workshop
 from lance_catalog.manifest.writing import Attempt, Landed
 from lance_catalog.storage.capabilities import require_put_if_absent
+from lance_catalog.storage.manifests import manifest_name
 from lance_catalog.storage.port import Store
 
 __all__ = ["ManifestLog", "open_log"]
@@ -39,6 +41,8 @@ log = logging.getLogger(__name__)
 #: From this many rows on, a first lookup goes through the index; a few later ones too.
 _LARGE: Final = 20_000
 _GLANCES: Final = 16
+#: Seconds for which a look at the latest version is good enough to put the next one on top.
+_LOOK_HOLDS: Final = 10.0
 
 T = TypeVar("T")
 Plan = Callable[[Snapshot], tuple[Change, T]]
@@ -55,16 +59,31 @@ class ManifestLog:
         self._batcher = Batcher(self._land, self._upkeep)
         self._snapshot = Snapshot.empty()
         self._latest: Latest = NONE
+        #: Lance's handle on the catalog: at the latest version, or at one that only commits of
+        #: our own lie between, so that its schema is the same.
         self._dataset: Any = None
+        self._workshop = Workshop()
+        self._stands = NONE
+        #: When the last look began: by the wall, which a suspended machine moves too, and by the
+        #: clock that never goes back.
+        self._looked = self._fresh = 0.0
         self._glances = 0
+        self._turn = fairness.Turn(store)
+        self._landed = 0
         #: Conflicts seen by commits of this process: race tests must see some.
         self.conflicts = 0
 
-    def snapshot(self) -> Snapshot:
-        """Return the latest snapshot. One look at the store; reads what changed, if anything."""
+    def snapshot(self, max_age: float = 0.0) -> Snapshot:
+        """Return the latest snapshot. One look at the store; reads what changed, if anything.
+
+        A look within the last ``max_age`` seconds will do.
+        """
         with self._lock:
             known = self._latest
+            if max_age > 0 and known.version and time.monotonic() - self._fresh <= max_age:
+                return self._snapshot
         with storage_errors("reading the catalog"):
+            looked, fresh = time.time(), time.monotonic()
             latest = self._finder.find(known)
             if latest.version == 0 and self.store.head(DIRECTORY) is not None:
                 raise InternalError(
@@ -72,6 +91,7 @@ class ManifestLog:
                     "move it away."
                 )
         with self._lock:
+            self._looked, self._fresh = looked, max(fresh, self._fresh)
             if latest == self._latest:
                 return self._snapshot
             if latest.version < self._latest.version and known is not self._latest:
@@ -94,7 +114,7 @@ class ManifestLog:
         options = dict(self.store.lance_options) or None
         return lance.dataset(self.uri, version=version, storage_options=options)
 
-    def glance(self) -> PointView:
+    def glance(self, max_age: float = 0.0) -> PointView:
         """Return a view for looking up one object: without loading a large catalog just for it.
 
         A process that goes on looking things up gets the snapshot after a few of them.
@@ -102,7 +122,7 @@ class ManifestLog:
         with self._lock:
             loaded = self._snapshot.version > 0 or self._glances >= _GLANCES
         if loaded:
-            return self.snapshot()
+            return self.snapshot(max_age)
         with storage_errors("reading the catalog"):
             latest = self._finder.find(NONE)
             if latest.version == 0:
@@ -117,9 +137,20 @@ class ManifestLog:
 
     def dataset(self) -> Any:
         """Return Lance's handle at the latest version, or None when there is no manifest yet."""
-        self.snapshot()
+        view = self.snapshot()
+        return self._opened_at(view.version) if view.version else None
+
+    def _opened_at(self, version: int) -> Any:
+        """Return Lance's handle at a version, opened anew unless we have it."""
         with self._lock:
-            return self._dataset
+            dataset = self._dataset
+        if dataset is None or dataset.version != version:
+            with storage_errors("reading the catalog"):
+                dataset = self._open(version)
+            with self._lock:
+                if self._latest.version == version:
+                    self._dataset = dataset
+        return dataset
 
     def commit(
         self, plan: Plan[T], *, timeout: float = 30.0, max_conflicts: int | None = None
@@ -134,11 +165,12 @@ class ManifestLog:
 
     def _land(self, batch: list[Ticket]) -> None:
         """Commit a batch; when it returns, every ticket of it is done."""
-        pause = 0.001
-        turn = fairness.Turn(self.store)
-        try:
+        with self._turn.taken():
+            pause = 0.001
             while batch:
                 view = self.snapshot()
+                if view.version != self._landed:
+                    self._turn.met_another()
                 change, members, rest = fold(batch, view)
                 if change.table_metadata and view.version == 0:
                     self._attempt(view, Change(initialise=True))
@@ -149,24 +181,32 @@ class ManifestLog:
                     batch = rest
                     continue
                 self.conflicts += 1
+                self._turn.met_another()
                 batch = _patient(batch)
-                turn.wait()
+                self._turn.wait()
                 # Decorrelated jitter: writers that met once do not meet in step again.
                 pause = min(0.1, random.uniform(0.001, pause * 3))
-                if batch and not turn.held:
+                if batch and not self._turn.held:
                     time.sleep(pause)
-        finally:
-            turn.end()
 
     def _attempt(self, view: Snapshot, change: Change) -> bool:
         require_put_if_absent(self.store)
         with self._lock:
-            dataset = self._dataset if self._latest.version == view.version else None
-            naming = self._latest.naming
-        if view.version and dataset is None:
+            latest, dataset = self._latest, self._dataset
+        if latest.version != view.version:
             return False
-        attempt = Attempt(self.store, self.uri, dataset, view, naming)
         with storage_errors("writing the catalog"):
+            if not self._stand_at(latest):
+                return False
+            attempt = Attempt(
+                self.store,
+                self.uri,
+                self._workshop,
+                lambda exactly: self._opened_at(view.version) if exactly else dataset,
+                view,
+                latest.naming,
+                lambda: abs(time.time() - self._looked) > _LOOK_HOLDS,
+            )
             landed = attempt.run(change)
         if landed is None:
             return False
@@ -174,24 +214,44 @@ class ManifestLog:
         hit("manifest.acknowledged")
         return True
 
+    def _stand_at(self, latest: Latest) -> bool:
+        """Bring the workshop to the latest version; False when that is gone meanwhile."""
+        if latest == self._stands:
+            return True
+        self._stands = NONE
+        if latest.version == 0:
+            self._workshop.clear()
+            return True
+        name = manifest_name(latest.version, latest.naming)
+        manifest = self.store.get(f"{DIRECTORY}/_versions/{name}")
+        if not manifest:
+            return False
+        self._workshop.load(latest.version, latest.naming, manifest)
+        self._stands = latest
+        return True
+
     def _upkeep(self) -> None:
         """Look after fragments and indices; the batch is acknowledged already."""
         with self._lock:
-            dataset, naming = self._dataset, self._latest.naming
-        if dataset is not None:
-            upkeep.after_commit(self.store, self.uri, dataset, naming)
+            latest = self._latest
+        if latest.version and upkeep.is_time(latest.version):
+            dataset = self._opened_at(latest.version)
+            upkeep.after_commit(self.store, self.uri, dataset, latest.naming)
 
     def _adopt(self, view: Snapshot, landed: Landed) -> None:
         """Take over our own commit without reading it back, if nothing else moved meanwhile."""
+        self._stands = landed.latest
+        self._landed = landed.latest.version
         with self._lock:
             if self._latest.version != view.version:
                 return
-            if landed.snapshot is not None:
-                self._snapshot = landed.snapshot
+            if landed.snapshot is None or self._dataset is None:
+                dataset = self._open(landed.latest.version)
+                self._snapshot = landed.snapshot or advance(self._snapshot, dataset, self.uri)
+                self._dataset = dataset
             else:
-                self._snapshot = advance(self._snapshot, landed.dataset, self.uri)
-            self._dataset = landed.dataset
-            self._latest = Latest(landed.dataset.version, landed.naming, landed.e_tag)
+                self._snapshot = landed.snapshot
+            self._latest = landed.latest
 
 
 def _patient(batch: list[Ticket]) -> list[Ticket]:

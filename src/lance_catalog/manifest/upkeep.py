@@ -63,6 +63,11 @@ def is_indexed(dataset: Any) -> bool:
     return int(stats.get("num_unindexed_rows", 0)) <= _UNINDEXED
 
 
+def is_time(version: int) -> bool:
+    """Whether a commit that made this version looks after indices: the first ones, then some."""
+    return version <= 2 or version % _MAX_FRAGMENTS == 0
+
+
 def after_commit(store: Store, uri: str, dataset: Any, naming: Naming) -> None:
     """Make or refresh the indices when that is due. Failing is no harm: the next commit tries."""
     try:
@@ -75,8 +80,6 @@ def after_commit(store: Store, uri: str, dataset: Any, naming: Naming) -> None:
 
 def _due(dataset: Any) -> tuple[tuple[str, str, str], ...] | None:
     """Return the indices to make, an empty tuple to refresh them all, or None for neither."""
-    if dataset.version > 2 and dataset.version % _MAX_FRAGMENTS:
-        return None
     present = {index.name for index in dataset.describe_indices()}
     missing = tuple(index for index in INDICES if index[2] not in present)
     if missing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,9 +26,11 @@ from lance_catalog.manifest.schema import (
 )
 from lance_catalog.manifest.snapshot import VERSION_TYPE, Snapshot
 from lance_catalog.manifest.upkeep import choose_merge
+from lance_catalog.manifest.versions import Latest
+from lance_catalog.manifest.workshop import Workshop
 from lance_catalog.model import Entry
-from lance_catalog.storage.gate import CommitGate, Outcome
-from lance_catalog.storage.manifests import Naming, newest_versions
+from lance_catalog.storage.landing import Landing, Outcome
+from lance_catalog.storage.manifests import Naming, leave_hint, newest_versions
 from lance_catalog.storage.port import Store
 
 __all__ = ["Attempt", "Landed"]
@@ -36,23 +38,28 @@ __all__ = ["Attempt", "Landed"]
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """A commit that landed: Lance's handle on it and, where it is known, the snapshot."""
+    """A commit that landed: which version and, where it is known, the snapshot."""
 
-    dataset: Any
+    latest: Latest
     snapshot: Snapshot | None
-    naming: Naming
-    e_tag: str | None
 
 
 @dataclass
 class Attempt:
-    """Writes a change against one snapshot, through a gate of its own."""
+    """Writes a change against one snapshot.
+
+    ``workshop`` stands at the snapshot's version; ``opened`` gives Lance's handle on the catalog
+    itself, at that version if it is asked for exactly, else at one with the same schema.
+    """
 
     store: Store
     uri: str
-    dataset: Any
+    workshop: Workshop
+    opened: Callable[[bool], Any]
     view: Snapshot
     naming: Naming
+    #: Whether the look that made ``view`` the latest is too old to build on.
+    stale: Callable[[], bool]
     _files: list[str] = field(default_factory=list)
 
     def run(self, change: Change) -> Landed | None:
@@ -60,30 +67,47 @@ class Attempt:
         try:
             operation, rows, merged = self._operation(change)
             hit("manifest.data_written")
+            transaction = lance.Transaction(self.view.version, operation, str(uuid.uuid4()))
+            made, manifest = self.workshop.build(transaction)
+            hit("manifest.staged")
         except BaseException as error:
             self._discard()
             if isinstance(error, OSError) and self._was_made_meanwhile():
                 return None
             raise
-        gate = CommitGate(
+        landing = Landing(
             self.store,
             DIRECTORY,
             self.view.version,
             self.naming,
             on_step=lambda step: hit(f"manifest.{step}"),
+            body=manifest,
         )
-        transaction = lance.Transaction(self.view.version, operation, str(uuid.uuid4()))
-        self._files.append(f"_transactions/{self.view.version}-{transaction.uuid}.txn")
-        dataset = self._commit(transaction, gate)
-        if dataset is None:
+        if not self._land(landing, manifest):
             hit("manifest.refused")
             self._discard()
-            gate.discard_staged()
             return None
-        gate.discard_staged()
-        snapshot = None if merged else self._next_snapshot(change, dataset, rows)
-        info = self.store.head(gate.final_path(dataset.version))
-        return Landed(dataset, snapshot, gate.naming, info.e_tag if info else None)
+        self.workshop.step(made, manifest)
+        leave_hint(self.store, DIRECTORY, made.version)
+        snapshot = None if merged else self._next_snapshot(change, made, rows)
+        return Landed(Latest(made.version, self.naming, landing.e_tag), snapshot)
+
+    def _land(self, landing: Landing, manifest: bytes) -> bool:
+        """Return whether the version landed; raise when that cannot be told."""
+        try:
+            landing.land(
+                lambda final: self.store.put_if_absent(final, manifest), looked=not self.stale()
+            )
+        except (OSError, LanceNamespaceError) as error:
+            if isinstance(error, CommitOutcomeUnknownError):
+                raise
+            if landing.outcome is Outcome.NOT_TRIED:
+                self._discard()
+                raise
+            if landing.outcome is Outcome.REFUSED:
+                return False
+            return landing.resolve(error)
+        return True
 
     def _operation(self, change: Change) -> tuple[Any, Sequence[Entry], bool]:
         if change.table_metadata:
@@ -104,7 +128,7 @@ class Attempt:
         return self._update(change)
 
     def _update(self, change: Change) -> tuple[Any, Sequence[Entry], bool]:
-        merge = choose_merge(self.dataset)
+        merge = choose_merge(self.workshop.dataset)
         dropped: dict[int, list[int]] = {}
         for entry in change.remove:
             dropped.setdefault(entry.address >> 32, []).append(entry.address & 0xFFFFFFFF)
@@ -113,7 +137,7 @@ class Attempt:
         for number, offsets in dropped.items():
             if number in merge:
                 continue
-            after = self.dataset.get_fragment(number).delete_rows(offsets)
+            after = self.opened(True).get_fragment(number).delete_rows(offsets)
             if after is None:
                 removed.append(number)
             else:
@@ -128,14 +152,15 @@ class Attempt:
         return operation, change.add, bool(merge)
 
     def _write(self, change: Change, merge: Sequence[int]) -> list[Any]:
-        schema = self.dataset.schema
+        schema = self.workshop.dataset.schema
         carried = [self._others(change.replaces.get(entry.object_id)) for entry in change.add]
         table = rows_table(change.add, carried, schema)
         if merge:
             # The rows of small fragments move into the one this change writes anyway.
             gone = {entry.address for entry in change.remove}
-            rows = self.dataset.scanner(
-                fragments=[self.dataset.get_fragment(number) for number in merge],
+            dataset = self.opened(True)
+            rows = dataset.scanner(
+                fragments=[dataset.get_fragment(number) for number in merge],
                 with_row_address=True,
             ).to_table()
             keep = [address not in gone for address in rows["_rowaddr"].to_pylist()]
@@ -145,9 +170,9 @@ class Attempt:
             return []
         fragments: list[Any] = write_fragments(
             table,
-            self.dataset,
+            self.opened(False),
             mode="append",
-            data_storage_version=self.dataset.data_storage_version,
+            data_storage_version=self.workshop.dataset.data_storage_version,
         )
         self._note(fragments)
         return fragments
@@ -155,73 +180,16 @@ class Attempt:
     def _others(self, replaced: Entry | None) -> dict[str, object] | None:
         if replaced is None:
             return None
-        if self.dataset.has_stable_row_ids:
+        dataset = self.opened(True)
+        if dataset.has_stable_row_ids:
             # Another writer's choice: its row ids are not addresses, so look where the row lies.
-            fragment = self.dataset.get_fragment(replaced.address >> 32)
-            rows = self.dataset.scanner(fragments=[fragment], with_row_address=True).to_table()
+            fragment = dataset.get_fragment(replaced.address >> 32)
+            rows = dataset.scanner(fragments=[fragment], with_row_address=True).to_table()
             rows = rows.filter(pc.equal(rows["_rowaddr"], replaced.address))
         else:
-            rows = self.dataset._take_rows([replaced.address])
+            rows = dataset._take_rows([replaced.address])
         row: dict[str, object] = rows.to_pylist()[0]
         return row
-
-    def _commit(self, transaction: Any, gate: CommitGate) -> Any:
-        target = self.uri if self.dataset is None else self.dataset
-        # Typed as any: the gate is not a whole namespace, and Lance does not ask it to be.
-        client: Any = gate
-        try:
-            dataset = lance.LanceDataset.commit(
-                target,
-                transaction,
-                storage_options=dict(self.store.lance_options) or None,
-                enable_v2_manifest_paths=True,
-                max_retries=0,
-                namespace_client=client,
-                table_id=[DIRECTORY],
-                namespace_client_managed_versioning=True,
-            )
-        except (OSError, RuntimeError, ValueError) as error:
-            return self._after_failure(error, gate)
-        if gate.outcome is Outcome.UNKNOWN and not isinstance(
-            gate.error, CommitOutcomeUnknownError
-        ):
-            # The reply was lost, and Lance looked: its own manifest is in place.
-            gate.outcome = Outcome.LANDED
-        if gate.outcome is not Outcome.LANDED:
-            raise CommitOutcomeUnknownError(
-                "Lance reported a commit that the gate did not see; the catalog is as it was "
-                "or has one more version. Look before retrying."
-            )
-        return dataset
-
-    def _after_failure(self, error: Exception, gate: CommitGate) -> Any:
-        """Decide what a failed commit was: refused, failed before the gate, landed or unknown."""
-        if isinstance(gate.error, CommitOutcomeUnknownError):
-            raise gate.error
-        if gate.outcome is Outcome.UNKNOWN:
-            self._resolve(gate, error)
-        if gate.outcome is Outcome.LANDED:
-            # Only the way back failed.
-            return lance.dataset(
-                self.uri,
-                version=self.view.version + 1,
-                storage_options=dict(self.store.lance_options) or None,
-            )
-        if gate.outcome is Outcome.NOT_TRIED and gate.error is not None:
-            # Our own failure, which Lance reports as a conflict: trying again would not end.
-            self._discard()
-            gate.discard_staged()
-            raise gate.error
-        if gate.outcome is Outcome.REFUSED or isinstance(error, lance.commit.CommitConflictError):
-            return None
-        text = str(error)
-        if "ncompatible transaction" in text or "conflict" in text.lower():
-            return None
-        if self._was_made_meanwhile():
-            return None
-        self._discard()
-        gate.discard_staged()
-        raise gate.error or error
 
     def _was_made_meanwhile(self) -> bool:
         """Whether the manifest came into being while we made it: Lance then fails in its own words.
@@ -229,28 +197,6 @@ class Attempt:
         It looks for version 0, or says that the dataset exists, before it asks the gate.
         """
         return self.view.version == 0 and bool(newest_versions(self.store, DIRECTORY))
-
-    def _resolve(self, gate: CommitGate, error: Exception) -> None:
-        """Find out what became of a put whose reply was lost: the bytes at the name tell."""
-        final = gate.final_path(self.view.version + 1)
-        for _ in range(5):
-            if gate.body is None:
-                break  # An empty place alone tells nothing: the put may still be on its way.
-            try:
-                there = self.store.get(final)
-                if there is None:
-                    # Put again, the same bytes: whichever of the two lands, it is ours.
-                    landed = self.store.put_if_absent(final, gate.body)
-                else:
-                    landed = there == gate.body
-            except (OSError, LanceNamespaceError):
-                continue
-            gate.outcome = Outcome.LANDED if landed else Outcome.REFUSED
-            return
-        raise CommitOutcomeUnknownError(
-            f"writing version {self.view.version + 1} of the catalog failed ({error}) and the "
-            "store does not answer, so it may or may not have landed. Look before retrying."
-        ) from error
 
     def _next_snapshot(
         self, change: Change, dataset: Any, rows: Sequence[Entry]
@@ -283,5 +229,5 @@ class Attempt:
         """Remove every file this attempt wrote: a refused commit leaves nothing (invariant 2)."""
         self.store.delete([f"{DIRECTORY}/{path}" for path in self._files])
         if self.view.version == 0:
-            for folder in ("data", "_transactions", "_versions"):
+            for folder in ("data", "_versions"):
                 self.store.prune(f"{DIRECTORY}/{folder}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from enum import Enum
@@ -9,7 +10,14 @@ from typing import Final
 
 from lance_catalog.storage.port import Store
 
-__all__ = ["Naming", "hinted_version", "manifest_name", "newest_versions", "parse_manifest_name"]
+__all__ = [
+    "Naming",
+    "hinted_version",
+    "leave_hint",
+    "manifest_name",
+    "newest_versions",
+    "parse_manifest_name",
+]
 
 HINT: Final = "latest_version_hint.json"
 _MAX: Final = 2**64 - 1
@@ -48,6 +56,13 @@ def hinted_version(store: Store, directory: str) -> int:
         return 0 if data is None else int(json.loads(data)["version"])
     except (ValueError, KeyError, TypeError):
         return 0
+
+
+def leave_hint(store: Store, directory: str, version: int) -> None:
+    """Leave the hint after a commit, on disks, where Lance and we start looking from it."""
+    if not store.remote:
+        with contextlib.suppress(OSError):
+            store.put(f"{directory}/_versions/{HINT}", b'{"version":%d}' % version)
 
 
 def newest_versions(
