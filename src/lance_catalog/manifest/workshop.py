@@ -3,7 +3,7 @@
 A manifest is self-contained: paths in it are relative and its transaction is inline. So a folder
 that holds nothing but the current one is enough for Lance to make the next. We then put its bytes
 ourselves, and nothing of a commit lies in the catalog until it lands but its data file: on an
-object store a commit takes 4 requests instead of the 13 of staging it there (decision 0007).
+object store a commit takes 4 requests instead of the 13 of staging it there (decision 0008).
 """
 
 from __future__ import annotations
