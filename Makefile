@@ -33,8 +33,8 @@ integration: $(VENV)/.installed ## The same behaviour on real object stores (Min
 	$(BIN)/python -m tests.servers fetch
 	$(BIN)/python -m tests.integration
 
-bench: $(VENV)/.installed ## Ours beside native, as ratios of one run
-	$(BIN)/python -m benchmarks
+bench: $(VENV)/.installed ## Ours beside native in one run, two minutes (FULL=1: all; ONLY=latency,...)
+	$(BIN)/python -m benchmarks $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY))
 
 soak: $(VENV)/.installed ## The full figures of the issues; hours
 	$(BIN)/python -m pytest -q -m soak tests

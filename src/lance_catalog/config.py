@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -15,11 +16,23 @@ from typing import Final
 
 from lance_catalog.errors import InvalidInputError
 
-__all__ = ["PROPERTIES", "Mode", "Settings", "parse_bool"]
+__all__ = [
+    "DEFAULT_RETENTION_MS",
+    "PROPERTIES",
+    "Mode",
+    "Settings",
+    "parse_bool",
+    "parse_duration_ms",
+]
 
 log = logging.getLogger(__name__)
 
 STORAGE_PREFIX: Final = "storage."
+#: How long old versions of the manifest stay whole: seven days.
+DEFAULT_RETENTION_MS: Final = 7 * 24 * 3600 * 1000
+#: The shortest time that commits may be told: a commit on its way must find what it builds on.
+_LEAST_RETENTION_MS: Final = 60 * 1000
+_UNITS_MS: Final = {"": 1000, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 #: Every property, with one line of meaning: the reference page and the error messages read it.
 PROPERTIES: Final[Mapping[str, str]] = {
@@ -29,6 +42,8 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "commit_timeout": "seconds a change keeps trying against other writers; default 30",
     "commit_retries": "conflicts after which a change gives up; default: only the time counts",
     "read_consistency_interval": "seconds a read may rely on the last look; default 0: always look",
+    "manifest_retention": "how long old versions of the manifest stay, as 7d, 12h or seconds; "
+    "'never' removes none; default 7d",
     "vend_input_storage_options": "answer with the storage options given here; default false",
     "storage.*": "options of the object store, for Lance and for our own requests",
 }
@@ -39,6 +54,7 @@ _NO_EFFECT: Final[Mapping[str, str]] = {
     "vend_input_storage_options_refresh_interval_millis": "options given here do not expire",
     "ops_metrics_enabled": "there are no per-operation metrics in the library",
 }
+_DURATION: Final = re.compile(r"^(\d{1,9}(?:\.\d{1,9})?)([smhd]?)$", re.ASCII)
 _said: set[str] = set()
 
 
@@ -60,6 +76,8 @@ class Settings:
     commit_timeout: float = 30.0
     commit_retries: int | None = None
     read_consistency_interval: float = 0.0
+    #: None keeps every version of the manifest for ever.
+    retention_ms: int | None = DEFAULT_RETENTION_MS
     vend_storage_options: bool = False
 
     @classmethod
@@ -96,6 +114,7 @@ class Settings:
             read_consistency_interval=_number(
                 "read_consistency_interval", given.get("read_consistency_interval", 0.0)
             ),
+            retention_ms=_retention(given.get("manifest_retention")),
             vend_storage_options=parse_bool(
                 "vend_input_storage_options", given.get("vend_input_storage_options", False)
             ),
@@ -112,6 +131,36 @@ def parse_bool(name: str, value: object) -> bool:
     if text in ("false", "0"):
         return False
     raise InvalidInputError(f"property '{name}' is {value!r}; expected true or false")
+
+
+def parse_duration_ms(name: str, value: object) -> int | None:
+    """Return a time span in milliseconds, None for ``never``; 13 for anything else.
+
+    A number of seconds, or a number and one of s, m, h, d.
+    """
+    text = str(value).strip().lower()
+    if text == "never":
+        return None
+    match = None if isinstance(value, bool) else _DURATION.match(text)
+    if match is None:
+        raise InvalidInputError(
+            f"'{name}' is {value!r}; expected a time span as 7d, 12h, 30m or a number of "
+            "seconds, or 'never'"
+        )
+    return int(float(match[1]) * _UNITS_MS[match[2]])
+
+
+def _retention(value: object) -> int | None:
+    if value is None:
+        return DEFAULT_RETENTION_MS
+    found = parse_duration_ms("manifest_retention", value)
+    if found is not None and found < _LEAST_RETENTION_MS:
+        # Not even 0: some mean "off" by it, others "at once".
+        raise InvalidInputError(
+            f"property 'manifest_retention' is {value!r}; the shortest time is 60 seconds, and "
+            "'never' keeps every version. `lance-catalog upkeep --keep 0` removes them now."
+        )
+    return found
 
 
 def _check_known(key: str) -> None:

@@ -23,6 +23,10 @@ POINTS: Final = frozenset(
         "manifest.acknowledged",
         # A refused commit, before its files are removed.
         "manifest.refused",
+        # Upkeep: versions of its own (indices, merged fragments), and an old version's end.
+        "upkeep.written",
+        "upkeep.landed",
+        "upkeep.files_gone",
         # declare_table and create_table.
         "table.claimed",
         "table.reserved",
@@ -42,8 +46,10 @@ POINTS: Final = frozenset(
         "purge.moved_aside",
         "purge.deleted",
         "purge.finished",
-        # migration, per table.
+        # migration, in order: per table that another implementation hid, per batch, the flag.
+        "marker.lifted",
         "migrate.registered",
+        "migrate.flagged",
     }
 )
 

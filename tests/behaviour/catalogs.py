@@ -21,6 +21,9 @@ from lance_catalog import DirectoryNamespace
 from lance_catalog.config import Mode
 from lance_catalog.errors import LanceNamespaceError
 
+#: The layout flag, spelled out: a root that has it keeps it under this name.
+FLAG: Final = ".lance-catalog-layout"
+
 #: The one place that says what a mode cannot do: the rest of the suite runs where it can,
 #: test_capabilities.py proves that everything else is refused with 0 and names the mode.
 CAPABILITIES: Final[dict[Mode, frozenset[str]]] = {
@@ -88,6 +91,12 @@ class Root:
         else:
             obstore.put(self.bucket, f"{self.prefix}/{path}", data)
 
+    def remove(self, path: str) -> None:
+        if self.folder is not None:
+            os.unlink(os.path.join(self.folder, path))
+        else:
+            obstore.delete(self.bucket, f"{self.prefix}/{path}")
+
     def digest(self) -> str:
         """A digest of names and bytes, empty folders included: equal means nothing was written."""
         total = hashlib.sha256()
@@ -141,6 +150,12 @@ class Catalog:
     def can(self, capability: str) -> bool:
         assert capability in ALL_CAPABILITIES
         return capability in CAPABILITIES[self.mode]
+
+    @property
+    def flag(self) -> set[str]:
+        """What the first table of a root leaves beside it: on object stores the layout flag."""
+        by_directory = self.mode is not Mode.V2
+        return {FLAG} if self.kind in CLOUD_STORES and by_directory else set()
 
     def at(self, name: str) -> list[str]:
         """The id of a table in the namespace this run is about."""

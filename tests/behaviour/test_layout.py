@@ -19,7 +19,7 @@ class TestV1:
         """C01: `<root>/<name>.lance`, and no manifest."""
         catalog.create(["t"])
         catalog.declare_table({"id": ["d"]})
-        assert catalog.root.level() == {"t.lance", "d.lance"}
+        assert catalog.root.level() == {"t.lance", "d.lance"} | catalog.flag
         assert catalog.root.dataset("t.lance").count_rows() == 3
         assert catalog.root.paths("d.lance") == ["d.lance/.lance-reserved"]
 
@@ -108,7 +108,7 @@ class TestCompat:
         """C11, C17: `<name>.lance`, registered in the manifest."""
         catalog.create(["t"])
         catalog.declare_table({"id": ["d"]})
-        assert catalog.root.level() == {"__manifest", "t.lance", "d.lance"}
+        assert catalog.root.level() == {"__manifest", "t.lance", "d.lance"} | catalog.flag
         rows = catalog.rows()
         assert {key: row["location"] for key, row in rows.items()} == {
             "t": "t.lance",
@@ -150,7 +150,7 @@ def test_a_refused_creation_leaves_nothing(catalog: Catalog) -> None:
 
 
 def test_nothing_stray_after_a_life(catalog: Catalog) -> None:
-    """Invariant 2: after everything is dropped, the manifest is all that is left."""
+    """Invariant 2, R7: after everything is dropped, the manifest and the layout flag are left."""
     if catalog.can("namespaces"):
         catalog.namespace("a")
         catalog.create(["a", "t"])
@@ -160,6 +160,6 @@ def test_nothing_stray_after_a_life(catalog: Catalog) -> None:
         catalog.create([name])
         catalog.drop_table({"id": [name]})
     left = {path for path in catalog.root.paths() if not path.startswith("__manifest/")}
-    assert left == set()
+    assert left == catalog.flag
     if catalog.mode is not Mode.V1:
         assert catalog.rows() == {}

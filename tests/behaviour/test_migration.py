@@ -7,7 +7,6 @@ import pytest
 from lance_catalog.config import Mode
 from lance_catalog.directory import migration
 from lance_catalog.directory.migration import migrate
-from lance_catalog.errors import UnsupportedOperationError
 from tests.behaviour.catalogs import Catalog, rows
 
 pytestmark = pytest.mark.modes(Mode.COMPAT, Mode.V2)
@@ -91,8 +90,3 @@ class TestMigrate:
         report = migrate(catalog.context)
         assert report.registered == []
         assert "namespace" in report.skipped[0][1]
-
-    def test_v1_has_nothing_to_migrate_to(self, catalog: Catalog) -> None:
-        """C20: refused with 0, naming the mode."""
-        with pytest.raises(UnsupportedOperationError, match="manifest_enabled"):
-            migrate(catalog.open(Mode.V1).context)

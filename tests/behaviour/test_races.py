@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lance_catalog.config import Mode
-from tests.behaviour.catalogs import Catalog, ipc, outcome, rows
+from tests.behaviour.catalogs import FLAG, Catalog, ipc, outcome, rows
 
 RACERS = 6
 
@@ -50,7 +50,7 @@ class TestTables:
             place = catalog.place(wanted)
             assert len(catalog.root.paths(f"{place}/data/")) == 1
         places = {catalog.place(catalog.at(f"t{turn}")) for turn in range(3)}
-        assert catalog.root.level() - {"__manifest", "__claims"} == places
+        assert catalog.root.level() - {"__manifest", "__claims", FLAG} == places
 
     def test_declare_has_one_winner(self, catalog: Catalog) -> None:
         """C09, I20: and only the winner's reservation is left."""

@@ -272,6 +272,18 @@ class TestDenied:
             assert answer == 15, name
         assert set(found["writes"].values()) == {15}, found["writes"]
 
+    @pytest.mark.modes(Mode.V1, Mode.COMPAT)
+    @pytest.mark.parametrize("access", [0o700, 0o704])
+    def test_unreadable_table(self, catalog: Catalog, shared: str, access: int) -> None:
+        """R12, R7: a directory that may not be looked into is 15, not absent, and not listed."""
+        catalog.root.uri = catalog.root.folder = f"{shared}/root"
+        catalog.ns = catalog.open()
+        populate(catalog)
+        os.chmod(f"{shared}/root/t.lance", access)
+        found = as_nobody(catalog.properties())
+        assert found["reads"]["list_tables"] == 15
+        assert found["reads"]["list_all_tables"] == 15
+
     def test_root_that_cannot_be_made(self, catalog: Catalog, shared: str) -> None:
         """R12: an absent root below a folder that may not be written."""
         catalog.root.uri = catalog.root.folder = f"{shared}/absent/root"

@@ -79,7 +79,7 @@ class TestDeregister:
     @pytest.mark.modes(Mode.V1, Mode.COMPAT)
     def test_marker_of_another_implementation(self, catalog: Catalog) -> None:
         """R7, I23: the nested marker alone hides a directory table; register brings it back."""
-        Catalog(Mode.V1, catalog.kind, catalog.root).create(["t"])
+        catalog.root.write("t.lance", rows([1, 2, 3]))
         catalog.root.put("t.lance/.lance-deregistered", b"reserved")
         assert catalog.tables() == []
         assert code(catalog.describe_table, {"id": ["t"]}) == 4

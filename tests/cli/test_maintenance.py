@@ -33,10 +33,44 @@ def test_migrate_with_a_dry_run_first(old: Cli, by: str) -> None:
     assert [row["outcome"] for row in old.json("migrate")] == ["already", "already"]
 
 
-def test_migrate_needs_a_manifest(old: Cli) -> None:
-    ran = Cli(old.root, "v1").run("migrate")
-    assert ran.code == 1
-    assert "--mode compat" in ran.err
+def _deregistered_by_native(root: Path, name: str) -> None:
+    (root / f"{name}.lance" / ".lance-deregistered").write_bytes(b"reserved")
+
+
+def test_migrate_in_v1(old: Cli) -> None:
+    """R7: markers at the root, then the layout flag; a dry run says so and changes nothing."""
+    v1 = Cli(old.root, "v1")
+    _deregistered_by_native(old.root, "a")
+    before = digest(old.root)
+    dry = v1.run("-o", "json", "migrate", "--dry-run")
+    assert dry.json == [{"outcome": "hidden", "name": "a", "why": ""}]
+    assert "would have marked 1" in dry.err
+    assert "would have written the layout flag" in dry.err
+    assert digest(old.root) == before
+    assert v1.json("migrate") == [{"outcome": "hidden", "name": "a", "why": ""}]
+    assert (old.root / "a.deleted").exists()
+    assert (old.root / ".lance-catalog-layout").exists()
+    assert not (old.root / "__manifest").exists()
+    again = v1.ok("migrate")
+    assert "nothing to migrate" in again.err
+    assert v1.plain("table", "list") == ["b"]
+
+
+@pytest.mark.parametrize("healer", [("repair", "--yes"), ("migrate",)], ids=["repair", "migrate"])
+def test_deregistered_by_another_in_a_flagged_root(old: Cli, healer: tuple[str, ...]) -> None:
+    """R7: found by check, healed by either."""
+    v1 = Cli(old.root, "v1")
+    v1.ok("migrate")
+    v1.ok("check", "--grace", "0")
+    _deregistered_by_native(old.root, "a")
+    found = v1.run("-o", "json", "check", "--grace", "0")
+    assert found.code == 6
+    assert [(row["kind"], row["subject"]) for row in found.json] == [("unlisted-marker", "a.lance")]
+    v1.ok(*healer)
+    assert (old.root / "a.deleted").exists()
+    v1.ok("check", "--grace", "0")
+    v1.ok("table", "register", "a", "a.lance")
+    assert v1.plain("table", "list") == ["a", "b"]
 
 
 def test_migrate_tells_what_it_skips(old: Cli) -> None:

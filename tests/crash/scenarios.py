@@ -103,9 +103,21 @@ def _by_v1(ns: DirectoryNamespace) -> object:
     return open_catalog(store.path, Mode.V1).create_table(T, ipc([1, 2]))
 
 
+def _hidden_by_native(ns: DirectoryNamespace) -> object:
+    """A table that another implementation deregistered: its nested marker alone."""
+    store: Any = ns.context.store
+    open_catalog(store.path, Mode.V1).create_table({"id": ["hid"]}, ipc([5]))
+    return store.put("hid.lance/.lance-deregistered", b"reserved")
+
+
 def _migrate(ns: DirectoryNamespace) -> object:
     # A function, not a method: its callers have an edge of their own.
     return operation(migrate)(ns.context)
+
+
+def _upkeep(ns: DirectoryNamespace) -> object:
+    # Every version but the newest two, whatever the clock says.
+    return ns.upkeep(keep=0)
 
 
 def _create_refused_once(ns: DirectoryNamespace) -> object:
@@ -158,6 +170,7 @@ def _all() -> list[Scenario]:
     add("register", (Mode.V1, Mode.COMPAT), _with(_create, _deregister), _register)
     add("refused", rows, _with(), _create_refused_once)
     add("migrate", (Mode.COMPAT,), _with(_by_v1), _migrate)
+    add("migrate hidden", every, _with(_hidden_by_native), _migrate)
     add("drop directory", (Mode.COMPAT,), _with(_by_v1), _drop)
     add("deregister directory", (Mode.COMPAT,), _with(_by_v1), _deregister)
     add("create with properties", every, _with(), _create_with_properties)
@@ -167,6 +180,7 @@ def _all() -> list[Scenario]:
     add("create namespace", rows, _with(), _make_namespace)
     add("drop namespace", rows, _with(_make_space), _drop_space)
     add("batch", rows, _with(), _batch)
+    add("upkeep", rows, _with(_create, _make_namespace), _upkeep)
     add("first of all", rows, lambda ns: None, _make_namespace)
     return found
 

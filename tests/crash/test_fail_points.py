@@ -23,7 +23,7 @@ from lance_catalog.failpoints import POINTS
 from lance_catalog.lifecycle import markers, purge
 from lance_catalog.maintenance.check import check
 from lance_catalog.manifest import log as manifest_log
-from lance_catalog.manifest import writing
+from lance_catalog.manifest import own_version, retention, writing
 from tests.concurrency.racing import PATIENCE, ipc
 from tests.crash.scenarios import SCENARIOS, Scenario, Seen, code_of, seen
 from tests.crash.test_kill import mend
@@ -70,8 +70,10 @@ _WITH_POINTS = (
     manifest_log,
     markers,
     migration,
+    own_version,
     places,
     purge,
+    retention,
     settling,
     tables,
     writing,

@@ -18,7 +18,9 @@ import lance
 import lance_namespace as ln
 import pytest
 
+from lance_catalog.maintenance.check import check
 from lance_catalog.manifest import writing
+from lance_catalog.manifest.upkeep import now_ms
 from lance_catalog.manifest.versions import Latest, VersionFinder
 from lance_catalog.storage.landing import Landing
 from tests.interop.peers import COMPAT, V2, Peer, manifest, manifest_rows
@@ -121,6 +123,69 @@ def test_both_sleep_across_retention_and_both_writes_are_visible(
         handles[kind].drop_namespace(f"after_{kind}")
         names.remove(f"after_{kind}")
         assert_seen(root, mode, names)
+
+
+def retire_by_upkeep(root: Path) -> int:
+    """The same by our own upkeep, on demand."""
+    return _others(root).api.upkeep(keep=0).versions_removed
+
+
+def retire_by_commits(root: Path) -> int:
+    """The same by commits of ours, whose clock is a day past the retention of everything."""
+    before = _placeholders(root)
+    peer = _others(root)
+    peer.api.context.log.care.clock = lambda: now_ms() + 8 * 24 * 3600 * 1000
+    for number in range(24):
+        peer.create_namespace(f"by_commits_{number}")
+        peer.drop_namespace(f"by_commits_{number}")
+    return _placeholders(root) - before
+
+
+def _others(root: Path) -> Peer:
+    return Peer("ours", root, V2, fresh=True)
+
+
+def _placeholders(root: Path) -> int:
+    versions = (root / "__manifest/_versions").glob("*.manifest")
+    return sum(path.stat().st_size == 0 for path in versions)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("first", ["ours", "native"])
+@pytest.mark.parametrize("retire_old", [retire_by_upkeep, retire_by_commits])
+def test_both_sleep_across_our_own_retention(
+    root: Path, mode: str, first: str, retire_old: Callable[[Path], int]
+) -> None:
+    handles = {kind: sleeper(kind, root, mode) for kind in ("ours", "native")}
+    names = []
+    for kind, handle in handles.items():
+        handle.create_namespace(f"before_{kind}")
+        names.append(f"before_{kind}")
+    names += others_write(root, mode)
+    assert retire_old(root) >= 6
+    order = sorted(handles, reverse=first == "ours")
+    for kind in order:
+        handles[kind].create_namespace(f"after_{kind}")
+        names.append(f"after_{kind}")
+        assert_seen(root, mode, names)
+    for kind in reversed(order):
+        assert retire_old(root) >= 1
+        handles[kind].drop_namespace(f"after_{kind}")
+        names.remove(f"after_{kind}")
+        assert_seen(root, mode, names)
+    assert check(_others(root).api.context, grace_seconds=-3600).problems == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_our_sleeper_is_safe_when_upkeep_removed_the_names(root: Path, mode: str) -> None:
+    handle = sleeper("ours", root, mode)
+    handle.create_namespace("mine")
+    names = ["mine", *others_write(root, mode)]
+    done = _others(root).api.upkeep(keep=0, prune_names=True)
+    assert done.names_removed >= 6
+    assert _placeholders(root) == 0
+    handle.create_namespace("after")
+    assert_seen(root, mode, [*names, "after"])
 
 
 @pytest.mark.parametrize("mode", MODES)

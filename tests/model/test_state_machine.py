@@ -75,6 +75,7 @@ class CatalogMachine(RuleBasedStateMachine):
         self.root_properties: dict[str, str] = {}
         self.tables: dict[Names, Table] = {}
         self.hidden: list[Hidden] = []
+        self.flagged = False
         self.ns = self.open()
 
     def open(self, mode: Mode | None = None) -> DirectoryNamespace:
@@ -348,6 +349,22 @@ class CatalogMachine(RuleBasedStateMachine):
             if not entry.object_id.startswith("__trash$"):
                 yield entry
 
+    @rule(dry=st.booleans())
+    def migrate(self, dry: bool) -> None:
+        report = migrate(self.ns.context, dry_run=dry)
+        todo = {names[0]: table for names, table in self.tables.items() if not table.has_row}
+        assert report.registered == ([] if self.mode is Mode.V1 else sorted(todo))
+        # What this catalog hides has its marker at the root already.
+        assert report.hidden == []
+        places = [*(t.place for t in self.tables.values()), *(h.table.place for h in self.hidden)]
+        wanted = not self.flagged and any(place.endswith(".lance") for place in places)
+        assert report.flagged == wanted
+        if not dry:
+            self.flagged = self.flagged or wanted
+            if self.mode is not Mode.V1:
+                for table in todo.values():
+                    table.has_row = True
+
     @invariant()
     def disk_agrees(self) -> None:
         wanted = {table.place for table in self.tables.values()}
@@ -359,7 +376,8 @@ class CatalogMachine(RuleBasedStateMachine):
         with contextlib.suppress(FileNotFoundError):
             assert os.listdir(f"{self.root}/__claims") == []
         marked = {one.table.place for one in self.hidden if one.table.place.endswith(".lance")}
-        assert files == {place.removesuffix(".lance") + ".deleted" for place in marked}
+        flag = {".lance-catalog-layout"} if self.flagged else set()
+        assert files == {place.removesuffix(".lance") + ".deleted" for place in marked} | flag
 
 
 class ManifestMachine(CatalogMachine):
@@ -428,15 +446,6 @@ class ManifestMachine(CatalogMachine):
     def root_properties_agree(self) -> None:
         found = self.ns.describe_namespace({"id": []}).properties or {}
         assert found == self.root_properties
-
-    @rule(dry=st.booleans())
-    def migrate(self, dry: bool) -> None:
-        report = migrate(self.ns.context, dry_run=dry)
-        todo = {names[0]: table for names, table in self.tables.items() if not table.has_row}
-        assert report.registered == sorted(todo)
-        if not dry:
-            for table in todo.values():
-                table.has_row = True
 
 
 class V2Machine(ManifestMachine):

@@ -84,6 +84,36 @@ def test_numbers() -> None:
     assert parse(commit_retries=0).commit_retries == 0
 
 
+@pytest.mark.parametrize(
+    ("value", "milliseconds"),
+    [
+        ("7d", 604_800_000),
+        ("12h", 43_200_000),
+        (" 90M ", 5_400_000),
+        ("3600", 3_600_000),
+        (3600, 3_600_000),
+        ("1.5d", 129_600_000),
+        ("60s", 60_000),
+        ("never", None),
+        ("Never", None),
+    ],
+)
+def test_retention(value: object, milliseconds: int | None) -> None:
+    """C12: a time span with a unit, seconds without, or never."""
+    assert parse(manifest_retention=value).retention_ms == milliseconds
+    assert parse(manifest_retention=None).retention_ms == 604_800_000
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["0", 0, "59s", "", "d", "-1d", "7 days", "1w", "nan", "inf", "1e3", True, "٧d", "7d\n8"],
+)
+def test_bad_retention_is_13(value: object) -> None:
+    """C12: 0 too, which some take for never and others for at once."""
+    with pytest.raises(InvalidInputError, match="manifest_retention"):
+        parse(manifest_retention=value)
+
+
 def test_storage_options_lose_their_prefix() -> None:
     """C14: `storage.x` reaches the store as `x`, as text."""
     settings = parse(**{"storage.region": "eu", "storage.allow_http": True, "storage.n": 3})

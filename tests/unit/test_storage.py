@@ -22,7 +22,7 @@ from lance_catalog.storage.capabilities import require_put_if_absent
 from lance_catalog.storage.cloud import CloudStore, _split_options
 from lance_catalog.storage.instrumented import WRITES, CountingStore, FaultyStore
 from lance_catalog.storage.local import LocalStore
-from lance_catalog.storage.port import check_path
+from lance_catalog.storage.port import Content, Names, check_path
 
 ODD = ["a b", "ü", "😀", "%41", "a#1", "a%", "it's", "a$b", "x#123", "~", "a?b", "a+b"]
 
@@ -119,6 +119,49 @@ class TestPort:
         for name in ("c", "a", "b"):
             store.put(f"v/{name}", b"1")
         assert store.list_first("v")[0].path == "v/a"
+
+    def test_names_of_the_root(self, store: Store) -> None:
+        """R7: names only, of one level; an absent root is empty."""
+        assert store.list_root() == Names()
+        for path in ("a", "b/c", "b/d/e", "bb/x"):
+            store.put(path, b"1")
+        names = store.list_root()
+        assert sorted(names.folders) == ["b", "bb"]
+        assert names.objects == ["a"]
+
+    def test_a_sample_is_all_or_full(self, store: Store) -> None:
+        """R7: fewer than asked for are all there are."""
+        assert store.sample(5) == []
+        paths = ["a", "b/c", "b/d/e", "bb/x"]
+        for path in paths:
+            store.put(path, b"1")
+        assert sorted(store.sample(5)) == paths
+        assert len(store.sample(3)) == 3
+        assert set(store.sample(3)) < set(paths)
+
+    def test_looks_into_folders(self, store: Store) -> None:
+        """C02: exact, whether one of the likely objects is there or not; in the order asked."""
+        store.put("likely/v/hint", b"")
+        store.put("other/likely", b"")
+        store.put("any/x/y/z", b"")
+        store.put("marked/mark", b"")
+        store.put("marked/v/hint", b"")
+        store.put("deep/mark/x", b"")
+        store.put("file", b"")
+        asked = ["marked", "likely", "gone", "other", "any", "deep", "likely", "marked"]
+        expected = [
+            Content.MARKED,
+            Content.FILES,
+            Content.NOTHING,
+            Content.FILES,
+            Content.FILES,
+            Content.FILES,
+            Content.FILES,
+            Content.MARKED,
+        ]
+        assert store.look_into(asked, "mark", ("v/hint", "likely")) == expected
+        assert store.look_into(asked, "mark") == expected
+        assert store.look_into([], "mark") == []
 
     @pytest.mark.parametrize("name", ODD)
     def test_odd_names_are_exact(self, store: Store, name: str) -> None:

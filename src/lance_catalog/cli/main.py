@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from lance_catalog.cli import check, config, migrate, namespace, repair, table
+from lance_catalog.cli import check, config, migrate, namespace, repair, table, upkeep
 from lance_catalog.cli.command import global_parameters
 from lance_catalog.cli.failures import INTERRUPTED, USAGE, CommandError
 from lance_catalog.cli.output import Format, Output
@@ -22,7 +22,7 @@ from lance_catalog.cli.session import PROGRAM, Session
 __all__ = ["app", "main"]
 
 
-_ORDER: Final = ("namespace", "table", "migrate", "check", "repair", "config")
+_ORDER: Final = ("namespace", "table", "migrate", "check", "repair", "upkeep", "config")
 
 
 class Program(TyperGroup):
@@ -88,6 +88,7 @@ app.add_typer(config.app, name="config")
 migrate.add_to(app)
 check.add_to(app)
 repair.add_to(app)
+upkeep.add_to(app)
 
 
 def _show_version(wanted: bool) -> None:

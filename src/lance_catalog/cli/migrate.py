@@ -1,4 +1,4 @@
-"""``migrate``: from directories to the manifest."""
+"""``migrate``: from directories to the manifest, and to listings of the root by name alone."""
 
 from __future__ import annotations
 
@@ -20,22 +20,34 @@ def add_to(app: typer.Typer) -> None:
 def migrate(session: Session, dry_run: DryRun = False) -> Result:
     """Register every table that only its directory tells of (V1) in the manifest (V2).
 
-    Nothing moves. May be repeated, and interrupted.
+    In every mode, V1 too: tables that another implementation deregistered get their marker at the
+    root, and the root its layout flag. Nothing moves. May be repeated, and interrupted.
     """
+    from lance_catalog.config import Mode
     from lance_catalog.directory.migration import migrate as run
 
-    with session.output.progress("registering") as progress:
+    with session.output.progress("migrating") as progress:
         report = run(session.context, dry_run=dry_run, progress=progress)
     outcomes = [
         *(("registered", name, "") for name in report.registered),
         *(("already", name, "") for name in report.already),
+        *(("hidden", name, "") for name in report.hidden),
         *(("skipped", name, why) for name, why in report.skipped),
     ]
     rows = [{"outcome": what, "name": name, "why": why} for what, name, why in outcomes]
-    would = "would register" if dry_run else "registered"
-    note = (
-        f"{would} {len(report.registered)}, {len(report.already)} were registered already, "
-        f"{len(report.skipped)} skipped"
-    )
+    would = "would have " if dry_run else ""
+    parts: list[str] = []
+    if session.context.mode is not Mode.V1:
+        parts.append(
+            f"{would}registered {len(report.registered)}, "
+            f"{len(report.already)} were registered already"
+        )
+    if report.hidden:
+        parts.append(f"{would}marked {len(report.hidden)} deregistered tables at the root")
+    if report.flagged:
+        parts.append(f"{would}written the layout flag" if dry_run else "wrote the layout flag")
+    if report.skipped:
+        parts.append(f"{len(report.skipped)} skipped")
     keys = ("outcome", "name", "why")
+    note = ", ".join(parts) or "nothing to migrate"
     return Listing(rows=rows, columns=keys, plain=keys, note=note)

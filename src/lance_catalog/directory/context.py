@@ -33,7 +33,9 @@ class Context:
     @classmethod
     def build(cls, settings: Settings, store: Store) -> Context:
         """Put the parts together. No I/O."""
-        log = None if settings.mode is Mode.V1 else open_log(store)
+        if settings.mode is Mode.V1:
+            return cls(settings, store)
+        log = open_log(store, keep_ms=settings.retention_ms)
         return cls(settings, store, log)
 
     @property

@@ -1,27 +1,47 @@
-"""V1: tables are the directories ``<name>.lance`` that hold a file and carry no marker."""
+"""V1: tables are the directories ``<name>.lance`` that hold a file and carry no marker.
+
+Local disk is always looked at exactly, and so is an object store, a request per table, unless the
+root carries the layout flag (R7): then the listing of the root alone tells, by names.
+"""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Final
 
+from lance_catalog.directory.layout import RESERVED
+from lance_catalog.directory.layout_flag import FLAG
 from lance_catalog.errors import storage_errors
 from lance_catalog.lifecycle import markers
-from lance_catalog.lifecycle.locations import SUFFIX, v1_name
-from lance_catalog.storage.port import Store
+from lance_catalog.lifecycle.locations import SUFFIX
+from lance_catalog.storage.port import Content, Names, Store
 
-__all__ = ["exists", "is_component", "list_names", "occupied"]
+__all__ = ["Scan", "exists", "is_component", "list_names", "occupied", "scan"]
 
-_PARALLEL: Final = 16
 _WHAT: Final = "listing the root"
+#: What a table with data holds, and what one that is only declared does.
+_LIKELY: Final = ("_versions/latest_version_hint.json", RESERVED)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What an exact look at the root shows of its table directories, each part sorted."""
+
+    visible: list[str]
+    #: Hidden by the nested marker alone, which only a look into each directory finds.
+    nested: list[str]
+    #: Whether there is any table directory, hidden ones included.
+    any_table: bool
+    #: Whether the layout flag is there.
+    flagged: bool
 
 
 def is_component(name: str) -> bool:
     """Whether a name can be a directory at all: lookups of others touch nothing."""
-    if name in ("", ".", "..") or any(char in name for char in "/\0"):
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
         return False
     # A lone surrogate has no bytes: no request, no row and no store can carry it.
-    return not any("\ud800" <= char <= "\udfff" for char in name)
+    return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def occupied(store: Store, directory: str) -> bool:
@@ -31,7 +51,7 @@ def occupied(store: Store, directory: str) -> bool:
 
 
 def exists(store: Store, name: str) -> bool:
-    """Whether the directory of a V1 table is there and visible."""
+    """Whether the directory of a V1 table is there and visible: exact, flag or not."""
     if not is_component(name):
         return False
     directory = name + SUFFIX
@@ -40,35 +60,38 @@ def exists(store: Store, name: str) -> bool:
 
 
 def list_names(store: Store) -> list[str]:
-    """Return the names of the visible V1 tables, sorted: one listing, one probe per table."""
+    """Return the names of the visible V1 tables, sorted."""
     with storage_errors(_WHAT):
-        level = store.list_level()
-        hidden = {
-            info.path.removesuffix(markers.SUFFIX)
-            for info in level.objects
-            if info.path.endswith(markers.SUFFIX)
-        }
-        names = [
-            name
-            for folder in level.folders
-            if (name := v1_name(folder)) is not None and name not in hidden and is_component(name)
-        ]
-
-        def visible(name: str) -> bool:
-            return _holds_table(store, name + SUFFIX)
-
-        if store.remote and len(names) > 1:
-            with ThreadPoolExecutor(_PARALLEL) as pool:
-                found = list(pool.map(visible, names))
-        else:
-            found = [visible(name) for name in names]
-    return sorted(name for name, keep in zip(names, found, strict=True) if keep)
+        root = store.list_root()
+        if store.remote and FLAG in root.objects:
+            # Nothing but names: every marker of ours is there, and a folder holds an object.
+            return sorted(_unmarked(root))
+        return _look(store, root).visible
 
 
-def _holds_table(store: Store, directory: str) -> bool:
-    """Whether a directory holds a file and no nested marker: usually one look is enough."""
-    level = store.list_level(directory)
-    names = {info.path.rsplit("/", 1)[-1] for info in level.objects}
-    if markers.NESTED in names:
-        return False
-    return bool(names) or any(store.any_object(f"{directory}/{part}") for part in level.folders)
+def scan(store: Store) -> Scan:
+    """Look at every table directory, flag or not: what a migration has to know."""
+    with storage_errors(_WHAT):
+        return _look(store, store.list_root())
+
+
+def _look(store: Store, root: Names) -> Scan:
+    names = _unmarked(root)
+    names.sort()
+    found = store.look_into([name + SUFFIX for name in names], markers.NESTED, _LIKELY)
+    pairs = list(zip(names, found, strict=True))
+    return Scan(
+        [name for name, content in pairs if content is Content.FILES],
+        [name for name, content in pairs if content is Content.MARKED],
+        any(folder.endswith(SUFFIX) for folder in root.folders),
+        FLAG in root.objects,
+    )
+
+
+def _unmarked(root: Names) -> list[str]:
+    """Return the names of the table directories without a root-level marker."""
+    end = -len(markers.SUFFIX)
+    hidden = {path[:end] for path in root.objects if path.endswith(markers.SUFFIX)}
+    end = -len(SUFFIX)
+    names = [folder[:end] for folder in root.folders if folder.endswith(SUFFIX)]
+    return [name for name in names if name not in hidden and is_component(name)]

@@ -1,7 +1,10 @@
-"""V1 → V2: a row for every table that only its directory tells of (C20).
+"""Migration: of V1 tables into the manifest (C20), and of a root to listings by name alone (R7).
 
-Nothing moves. Idempotent, and resumable after a crash because every batch is one commit and what
-is registered is skipped. Afterwards ``dir_listing_enabled=false`` shows the same tables.
+In V2 and compatibility mode every table that only its directory tells of gets a row. In every mode
+a table that another implementation deregistered (a nested marker alone) gets its root-level
+marker, and when all of them have it, the root gets the layout flag. Nothing moves, nothing is
+removed. Idempotent, and resumable after a crash because what is done is skipped. Afterwards
+``dir_listing_enabled=false`` shows the same tables.
 """
 
 from __future__ import annotations
@@ -11,43 +14,103 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lance_catalog.config import Mode
-from lance_catalog.directory import listing
+from lance_catalog.directory import layout_flag, listing
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.registration import table_properties
-from lance_catalog.errors import InvalidInputError, UnsupportedOperationError
+from lance_catalog.errors import InvalidInputError, storage_errors
 from lance_catalog.failpoints import hit
-from lance_catalog.identifiers import check_new_name, encode
+from lance_catalog.identifiers import check_new_name, encode, is_internal_key
+from lance_catalog.lifecycle import markers, trash
 from lance_catalog.lifecycle.locations import SUFFIX
+from lance_catalog.lifecycle.states import is_creating
 from lance_catalog.manifest import Change, Snapshot
 from lance_catalog.model import Entry, Kind, dump_metadata
+from lance_catalog.storage.capabilities import require_put_if_absent
 
 __all__ = ["MigrationReport", "migrate"]
 
 _BATCH: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MigrationReport:
     """What a migration did, or with a dry run would do."""
 
     registered: list[str] = field(default_factory=list)
     already: list[str] = field(default_factory=list)
-    #: (name, why) of directories that cannot be tables of a manifest.
+    #: (name, why) of directories that cannot be tables of a manifest, or not be hidden by name.
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    #: Tables that another implementation deregistered, and that have a root-level marker now.
+    hidden: list[str] = field(default_factory=list)
+    #: Whether this run wrote the layout flag.
+    flagged: bool = False
 
 
 def migrate(
     ctx: Context, *, dry_run: bool = False, progress: Callable[[int, int], None] | None = None
 ) -> MigrationReport:
-    """Register every V1 table of the root; ``progress`` is told (done, of how many)."""
-    if ctx.mode is Mode.V1:
-        raise UnsupportedOperationError(
-            "migrate: there is no manifest in V1 (manifest_enabled=false) to register tables in; "
-            "run it with manifest_enabled=true"
-        )
-    names = listing.list_names(ctx.store)
-    report = MigrationReport()
+    """Bring a root up to date; ``progress`` is told (done, of how many)."""
+    found = listing.scan(ctx.store)
     view = ctx.view()
+    report = MigrationReport()
+    todo: list[str] = [] if ctx.mode is Mode.V1 else _sort_out(view, found.visible, report)
+    if not dry_run:
+        require_put_if_absent(ctx.store)
+    told = progress or (lambda done, total: None)
+    total = len(found.nested) + len(todo)
+    # Hiding comes first: what is hidden for one reader must not be registered for another.
+    ready = True
+    for number, name in enumerate(found.nested, 1):
+        ready = _hide(ctx, view, name, report, dry_run=dry_run) and ready
+        if number % _BATCH == 0 or number == len(found.nested):
+            told(number, total)
+    done = len(found.nested)
+    for start in range(0, len(todo), _BATCH):
+        batch = todo[start : start + _BATCH]
+        report.registered.extend(batch if dry_run else _register(ctx, batch))
+        done += len(batch)
+        told(done, total)
+    # The flag last, and never on a root without tables: that may be a mistyped name.
+    report.flagged = ready and found.any_table and not found.flagged
+    if report.flagged and not dry_run:
+        with storage_errors("writing the layout flag"):
+            layout_flag.write(ctx.store)
+            hit("migrate.flagged")
+    return report
+
+
+def _hide(
+    ctx: Context, view: Snapshot, name: str, report: MigrationReport, *, dry_run: bool
+) -> bool:
+    """Give a table hidden by its nested marker the root-level one; whether names tell of it now."""
+    place = name + SUFFIX
+    rows = view.at_location(place)
+    live = [row for row in rows if not is_internal_key(row.object_id)]
+    if live:
+        why = (
+            f"deregistered by another implementation, but the manifest has it as "
+            f"'{live[0].object_id}'; `lance-catalog repair` shows it to everybody, deregister "
+            "hides it from everybody"
+        )
+        report.skipped.append((name, why))
+        return False
+    if dry_run:
+        report.hidden.append(name)
+        return True
+    former = trash.owner_of(view, place) if rows else []
+    with storage_errors(f"marking '{name}'"):
+        if markers.lift(ctx.store, name, place, former[0].hidden if former else None):
+            report.hidden.append(name)
+            return True
+        body = ctx.store.get(markers.marker_path(name))
+    if body is not None and is_creating(body, name):
+        report.skipped.append((name, "another process is creating a table of that name; run again"))
+        return False
+    return True  # Hidden, registered or dropped by somebody else meanwhile.
+
+
+def _sort_out(view: Snapshot, names: list[str], report: MigrationReport) -> list[str]:
+    """Return the names to register; of the others the report says why not."""
     todo: list[str] = []
     for name in names:
         why = _refusal(view, name)
@@ -57,14 +120,7 @@ def migrate(
             report.skipped.append((name, why))
         else:
             todo.append(name)
-    done = 0
-    for start in range(0, len(todo), _BATCH):
-        batch = todo[start : start + _BATCH]
-        report.registered.extend(batch if dry_run else _register(ctx, batch))
-        done += len(batch)
-        if progress is not None:
-            progress(done, len(todo))
-    return report
+    return todo
 
 
 def _refusal(view: Snapshot, name: str) -> str | None:

@@ -5,11 +5,12 @@ Nothing is decided here: each method parses its request, calls the room that kno
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import lance_namespace as ln
 
-from lance_catalog.config import Mode, Settings
+from lance_catalog.config import Mode, Settings, parse_duration_ms
 from lance_catalog.directory import (
     describing,
     dropping,
@@ -30,9 +31,10 @@ from lance_catalog.directory.resolve import (
     table_id,
     tables_in,
 )
-from lance_catalog.errors import TableVersionNotFoundError
+from lance_catalog.errors import TableVersionNotFoundError, UnsupportedOperationError
 from lance_catalog.identifiers import encode, from_request, name_of, parent_of
-from lance_catalog.manifest import Snapshot
+from lance_catalog.manifest import Snapshot, housekeeping
+from lance_catalog.manifest.housekeeping import UpkeepReport
 from lance_catalog.storage import Store, open_store
 
 __all__ = ["DirectoryNamespace"]
@@ -81,6 +83,43 @@ class DirectoryNamespace(DataOperations, ln.LanceNamespace):
     def snapshot(self) -> Snapshot:
         """Return a pinned view of the manifest: what is resolved from it is of one moment."""
         return self._ctx.view()
+
+    @operation
+    def upkeep(
+        self,
+        *,
+        keep: str | float | None = None,
+        prune_names: bool = False,
+        dry_run: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> UpkeepReport:
+        """Merge small fragments of the manifest, complete its indices, remove old versions.
+
+        Commits do the same bit by bit; this does all of it now, beside any writer. ``keep`` is
+        how long old versions stay (as ``"7d"``, seconds, or ``"never"``), by default what the
+        property ``manifest_retention`` says. The newest two always stay, and those that a tag
+        holds. With less than a minute a commit of another writer that is on its way can fail
+        for want of the version it read (nothing is lost; repeat it), and the clocks of this
+        machine and of the store must agree.
+
+        An empty file stays under the name of each removed version, so that native writers that
+        slept meanwhile land where they should. ``prune_names`` removes those too: only for a root
+        that no native writer has open. ``progress`` is told (versions done, of how many).
+        """
+        log = self._ctx.log
+        if log is None:
+            raise UnsupportedOperationError(
+                "upkeep: there is no manifest in V1 (manifest_enabled=false) to look after"
+            )
+        given = self._ctx.settings.retention_ms
+        keep_ms = given if keep is None else parse_duration_ms("keep", keep)
+        return housekeeping.upkeep(
+            log,
+            older_than_ms=None if keep_ms is None else self._ctx.clock() - keep_ms,
+            prune_names=prune_names,
+            dry_run=dry_run,
+            progress=progress,
+        )
 
     # Namespaces.
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lance_catalog.config import Mode
-from lance_catalog.directory import listing
+from lance_catalog.directory import layout_flag, listing
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.layout import fresh_directory, relative_location, v1_directory
 from lance_catalog.directory.resolve import find_table, require_namespace
@@ -76,6 +76,7 @@ def claimed_place(
     Kept to this creation while the block runs, where somebody else could come upon it.
     """
     place = _wanted(ctx, view, names, asked)
+    first = layout_flag.begins_root(ctx, place)
     claim = None
     name = v1_name(place)
     if name is not None and ctx.mode is not Mode.V1:
@@ -91,6 +92,9 @@ def claimed_place(
         _release(ctx, name, claim)
         raise
     _release(ctx, name, claim)
+    if first and v1_name(place) is not None:
+        # Not before: of a creation that fails, nothing is left.
+        layout_flag.write_after_creation(ctx)
 
 
 @contextmanager

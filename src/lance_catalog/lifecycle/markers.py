@@ -24,6 +24,7 @@ __all__ = [
     "claim_path",
     "hide",
     "is_hidden",
+    "lift",
     "mark",
     "marker_path",
     "read",
@@ -60,9 +61,8 @@ def read(store: Store, name: str, directory: str) -> Hidden | None:
     body = store.get(marker_path(name))
     if body is not None:
         return Hidden.from_body(body, name)
-    if store.head(f"{directory}/{NESTED}") is not None:
-        return Hidden.from_body(b"", name)
-    return None
+    nested = store.head(f"{directory}/{NESTED}")
+    return None if nested is None else Hidden.by_nested(name, nested.modified_ms)
 
 
 def hide(store: Store, name: str, directory: str, hidden: Hidden) -> bool:
@@ -85,6 +85,28 @@ def mark(store: Store, name: str, directory: str, hidden: Hidden) -> None:
     hit("marker.root_written")
     store.put(f"{directory}/{NESTED}", NESTED_BODY)
     hit("marker.nested_written")
+
+
+def lift(store: Store, name: str, directory: str, hidden: Hidden | None = None) -> bool:
+    """Give a table that only its nested marker hides the root-level one; whether it has it now.
+
+    False when there is nothing to do any more, or when somebody else has the root-level marker.
+    ``hidden`` is the hiding, where a row tells of it.
+    """
+    nested = store.head(f"{directory}/{NESTED}")
+    if nested is None:
+        return False
+    # The same hiding goes on, under the id by which a register on its way knows it.
+    own = hidden or Hidden.by_nested(name, nested.modified_ms)
+    if not store.put_if_absent(marker_path(name), own.body()):
+        return False
+    hit("marker.lifted")
+    if store.head(f"{directory}/{NESTED}") is None:
+        # Registered, or dropped all the way, since we looked: then it is not hidden.
+        with store.exclusive():
+            remove_own(store, name, own)
+        return False
+    return True
 
 
 def remove_own(store: Store, name: str, hidden: Hidden) -> bool:

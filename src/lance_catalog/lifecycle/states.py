@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 from dataclasses import dataclass
@@ -88,6 +89,16 @@ class Hidden:
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             return cls(f"foreign-{name}", HiddenState.DEREGISTERED, 0)
+
+    @classmethod
+    def by_nested(cls, name: str, at_ms: int) -> Hidden:
+        """Return the hiding that a nested marker alone tells of: another implementation's.
+
+        Its id follows from what all see of it, so that who lifts it to the root and who ends it
+        meanwhile mean the same; a later one of the same table has another.
+        """
+        digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:16]
+        return cls(f"foreign-{digest}-{at_ms:x}", HiddenState.DEREGISTERED, at_ms)
 
     @classmethod
     def from_properties(cls, properties: dict[str, str]) -> Hidden | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from lance_catalog.config import Mode
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.layout import RESERVED
+from lance_catalog.directory.layout_flag import FLAG
 from lance_catalog.identifiers import CLAIMS, TRASH, is_internal_key
 from lance_catalog.lifecycle import markers, trash
 from lance_catalog.lifecycle.locations import normalise, v1_name
@@ -24,6 +25,7 @@ __all__ = ["check"]
 def check(ctx: Context, view: Snapshot, older_than_ms: int) -> list[Problem]:
     """Return the problems of directories, markers and claims."""
     level = ctx.store.list_level()
+    flagged = any(info.path == FLAG for info in level.objects)
     owners: dict[str, str] = {}
     for entry in view.entries():
         place = normalise(entry.location) if entry.is_table else None
@@ -35,16 +37,18 @@ def check(ctx: Context, view: Snapshot, older_than_ms: int) -> list[Problem]:
     problems += _staging(ctx.store, "", older_than_ms)
     for place, owner in owners.items():
         if not is_internal_key(owner):
-            problems += _table(ctx.store, place, owner, older_than_ms)
+            problems += _table(ctx.store, place, owner, older_than_ms, registered=True)
     # A registered table may lie deeper; what holds it is not a stray.
     holders = {place.split("/", 1)[0] for place in owners}
     for folder in sorted(level.folders):
         if folder not in holders and folder not in (MANIFEST, TRASH, CLAIMS):
-            problems += _unowned(ctx, folder, older_than_ms)
+            problems += _unowned(ctx, folder, older_than_ms, flagged=flagged)
     return problems
 
 
-def _table(store: Store, place: str, owner: str, older_than_ms: int) -> Iterator[Problem]:
+def _table(
+    store: Store, place: str, owner: str, older_than_ms: int, *, registered: bool = False
+) -> Iterator[Problem]:
     """A table that a row, or its visible directory, stands for."""
     state = _Looked(store, place)
     if state.empty:
@@ -56,6 +60,15 @@ def _table(store: Store, place: str, owner: str, older_than_ms: int) -> Iterator
             (place,),
         )
         return
+    name = v1_name(place)
+    # With a marker at the root as well, the check of the rows says it.
+    if registered and state.hidden and name and store.head(markers.marker_path(name)) is None:
+        yield Problem(
+            Kind.UNFINISHED_REGISTER,
+            place,
+            f"'{owner}' is registered, but another implementation's marker hides the directory",
+            "repair removes the marker",
+        )
     if state.staged_before(older_than_ms):
         yield _stray(place, state.staged_before(older_than_ms))
     if not state.versions and state.reserved:
@@ -96,13 +109,21 @@ class _Looked:
         return list(self._store.list_tree(f"{self._place}/{folder}"))
 
 
-def _unowned(ctx: Context, folder: str, older_than_ms: int) -> Iterator[Problem]:
+def _unowned(ctx: Context, folder: str, older_than_ms: int, *, flagged: bool) -> Iterator[Problem]:
     """A folder at the root that no row owns: a V1 table, a leftover, or somebody else's."""
     store = ctx.store
     state = _Looked(store, folder)
     name = v1_name(folder)
     if name is not None and store.head(markers.marker_path(name)) is not None:
         return  # Hidden: what is to be said of it, its marker says.
+    if name is not None and state.hidden and flagged:
+        yield Problem(
+            Kind.UNLISTED_MARKER,
+            folder,
+            f"another implementation deregistered '{name}'; listings by name still show it",
+            "repair, or `lance-catalog migrate`, writes the marker at the root",
+        )
+        return
     if state.versions:
         if name is None:
             yield Problem(
@@ -178,6 +199,9 @@ def _markers(ctx: Context, level: Level, view: Snapshot, older_than_ms: int) -> 
 def _unborn(store: Store, marker: ObjectInfo, place: str, older_than_ms: int) -> Iterator[Problem]:
     """A creation that never got its row: nobody has seen the directory."""
     files = [marker, *store.list_tree(place)]
+    if any(info.modified_ms < marker.modified_ms for info in files):
+        # A creation marks before it writes: what is older is another's, and only the marker ours.
+        files = [marker]
     if all(info.modified_ms <= older_than_ms for info in files):
         yield Problem(
             Kind.LEFTOVER_DIRECTORY,

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     UNFINISHED_PURGE = "unfinished-purge"
     UNFINISHED_REGISTER = "unfinished-register"
     MISSING_MARKER = "missing-marker"
+    UNLISTED_MARKER = "unlisted-marker"
     STALE_MARKER = "stale-marker"
     STALE_CLAIM = "stale-claim"
 

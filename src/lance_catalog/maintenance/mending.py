@@ -18,6 +18,7 @@ __all__ = [
     "delete_files",
     "finish_claim",
     "finish_purge",
+    "lift_marker",
     "remove_markers",
     "remove_stale_marker",
     "reserve",
@@ -106,6 +107,15 @@ def write_markers(ctx: Context, problem: Problem) -> None:
     hidden = former[0].hidden if former else markers.read(ctx.store, name, place)
     if hidden is not None and not markers.hide(ctx.store, name, place, hidden):
         ctx.store.put(f"{place}/{markers.NESTED}", markers.NESTED_BODY)
+
+
+def lift_marker(ctx: Context, problem: Problem) -> None:
+    """Hide a table that another implementation deregistered from listings by name too."""
+    place = problem.subject
+    name = v1_name(place)
+    # A row that came since is the truth: then nothing is hidden.
+    if name is not None and not ctx.view().at_location(place):
+        markers.lift(ctx.store, name, place)
 
 
 def remove_stale_marker(ctx: Context, problem: Problem) -> None:

@@ -41,6 +41,7 @@ _STEPS: Final[dict[Kind, tuple[str, bool, Mend]]] = {
     Kind.UNFINISHED_PURGE: ("finish the deletion", True, mending.finish_purge),
     Kind.UNFINISHED_REGISTER: ("remove the marker", False, mending.remove_markers),
     Kind.MISSING_MARKER: ("write the marker", False, mending.write_markers),
+    Kind.UNLISTED_MARKER: ("write the marker at the root", False, mending.lift_marker),
     Kind.STALE_MARKER: ("remove the marker", False, mending.remove_stale_marker),
     Kind.STALE_CLAIM: ("finish what was claimed", True, mending.finish_claim),
 }

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar, cast
 
 import lance
 
+from lance_catalog.config import DEFAULT_RETENTION_MS
 from lance_catalog.errors import ConcurrentModificationError, InternalError, storage_errors
 from lance_catalog.failpoints import hit
 from lance_catalog.manifest import fairness, upkeep
@@ -51,9 +52,11 @@ Plan = Callable[[Snapshot], tuple[Change, T]]
 class ManifestLog:
     """The manifest of one root, shared by every namespace object of this process on it."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, keep_ms: int | None = DEFAULT_RETENTION_MS) -> None:
         self.store = store
         self.uri = store.uri_of(DIRECTORY)
+        #: What is done after commits; ``keep_ms`` is how long old versions stay whole.
+        self.care = upkeep.Upkeep(store, self.uri, keep_ms=keep_ms)
         self._finder = VersionFinder(store, DIRECTORY)
         self._lock = threading.RLock()
         self._batcher = Batcher(self._land, self._upkeep)
@@ -231,12 +234,12 @@ class ManifestLog:
         return True
 
     def _upkeep(self) -> None:
-        """Look after fragments and indices; the batch is acknowledged already."""
+        """Look after indices and old versions; the batch is acknowledged already."""
         with self._lock:
             latest = self._latest
-        if latest.version and upkeep.is_time(latest.version):
-            dataset = self._opened_at(latest.version)
-            upkeep.after_commit(self.store, self.uri, dataset, latest.naming)
+        if latest.version:
+            version = latest.version
+            self.care.after_commit(version, lambda: self._opened_at(version), latest.naming)
 
     def _adopt(self, view: Snapshot, landed: Landed) -> None:
         """Take over our own commit without reading it back, if nothing else moved meanwhile."""
@@ -270,18 +273,18 @@ def _patient(batch: list[Ticket]) -> list[Ticket]:
     return staying
 
 
-_logs: weakref.WeakValueDictionary[tuple[str, tuple[tuple[str, str], ...]], ManifestLog] = (
-    weakref.WeakValueDictionary()
-)
+_logs: weakref.WeakValueDictionary[
+    tuple[str, tuple[tuple[str, str], ...], int | None], ManifestLog
+] = weakref.WeakValueDictionary()
 _logs_lock = threading.Lock()
 
 
-def open_log(store: Store) -> ManifestLog:
+def open_log(store: Store, *, keep_ms: int | None = DEFAULT_RETENTION_MS) -> ManifestLog:
     """Return the log of a root: one in-memory view per root and process. No I/O."""
-    key = (store.uri, tuple(sorted(store.lance_options.items())))
+    key = (store.uri, tuple(sorted(store.lance_options.items())), keep_ms)
     with _logs_lock:
         found = _logs.get(key)
         if found is None or type(found.store) is not type(store):
-            found = ManifestLog(store)
+            found = ManifestLog(store, keep_ms=keep_ms)
             _logs[key] = found
         return found

@@ -1,117 +1,172 @@
-"""Keeping the manifest small in fragments and its indices useful (C08). Never on a read.
+"""Keeping the manifest small and quick to look things up in (C08). Never on a read.
 
 Small fragments are merged by the very commit that would add another one: no version of its own,
-and the same strict validation. Indices are made once, and again when a native writer dropped
-them or many rows are not covered.
+and the same strict validation. Indices and old versions are looked after by whoever committed,
+after its change is acknowledged, every few versions and a bounded piece at a time.
 """
 
 from __future__ import annotations
 
 import logging
-import uuid
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-import lance
-
+from lance_catalog.config import DEFAULT_RETENTION_MS
 from lance_catalog.errors import LanceNamespaceError
-from lance_catalog.manifest.schema import DIRECTORY
-from lance_catalog.storage.gate import CommitGate, Outcome
+from lance_catalog.manifest import indices
+from lance_catalog.manifest.indices import is_indexed
+from lance_catalog.manifest.retention import Retention
 from lance_catalog.storage.manifests import Naming
 from lance_catalog.storage.port import Store
 
-__all__ = ["INDICES", "after_commit", "choose_merge"]
+__all__ = ["Size", "Upkeep", "choose", "choose_merge", "is_indexed", "pack", "sizes_of"]
 
 log = logging.getLogger(__name__)
 
-#: (column, index type, name): the names native gives them.
-INDICES: Final = (
-    ("object_id", "BTREE", "object_id_btree"),
-    ("object_type", "BITMAP", "object_type_bitmap"),
-    ("base_objects", "LABEL_LIST", "base_objects_label_list"),
-)
-_MAX_FRAGMENTS: Final = 16
-#: Rows without index cover before the indices are brought up to date.
-_UNINDEXED: Final = 4096
+#: Fragments that are not full, from which on a commit merges some of them.
+_MANY: Final = 16
+#: How many it merges at least, unless they make a full one before.
+_LEAST: Final = 8
+#: From this many rows on a fragment is full, and from this share of all rows on.
+_FULL_ROWS: Final = 131_072
+_FULL_SHARE: Final = 8
+#: Indices and retention are looked after every so many versions.
+_EVERY: Final = 16
+#: Versions that one commit removes at most: twice as many as come, so that a backlog shrinks.
+_AT_ONCE: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A fragment as the choice sees it."""
+
+    number: int
+    rows: int
+    deleted: int = 0
 
 
 def choose_merge(dataset: Any) -> list[int]:
     """Return the fragments a commit should merge: none, until there are too many.
 
-    The smallest first, as long as the next is not much larger than what is gathered already: so
-    every row is rewritten a logarithmic number of times.
+    Asked by every commit, so it looks at fragments only when there are many: their number costs
+    0.2 µs, their sizes 3 µs each.
     """
-    fragments = dataset.get_fragments()
-    if len(fragments) < _MAX_FRAGMENTS:
+    if len(dataset.fragment_ids()) < _MANY:
         return []
-    sizes = sorted((part.metadata.num_rows, part.fragment_id) for part in fragments)
+    return choose(sizes_of(dataset))
+
+
+def sizes_of(dataset: Any) -> list[Size]:
+    """Return the fragments of a version by their sizes."""
+    found: list[Size] = []
+    for fragment in dataset.get_fragments():
+        meta = fragment.metadata
+        found.append(Size(meta.id, meta.num_rows, meta.num_deletions))
+    return found
+
+
+def choose(sizes: Sequence[Size]) -> list[int]:
+    """Return which fragments to merge into the one a commit is about to write.
+
+    The smallest first, as long as the next is not much larger than what is gathered already: so
+    a row that is written again lies in a fragment at least half as large again, and is written
+    again a logarithmic number of times. A full one stays as it is, so that no commit rewrites a
+    large share of the catalog; there are at most eight of those, and with fewer than sixteen
+    others never more than 24 in all.
+    """
+    full = _full(sizes)
+    small = _small(sizes, full)
+    if len(small) < _MANY:
+        return []
     chosen: list[int] = []
     gathered = 0
-    for rows, number in sizes:
-        if len(chosen) >= _MAX_FRAGMENTS // 2 and rows > 2 * gathered:
+    for size in small:
+        if len(chosen) >= 2 and gathered >= full:
             break
-        chosen.append(number)
-        gathered += rows
+        if len(chosen) >= _LEAST and size.rows > 2 * gathered:
+            break
+        chosen.append(size.number)
+        gathered += size.rows
     return chosen
 
 
-def is_indexed(dataset: Any) -> bool:
-    """Whether a lookup by id goes through the index for all but a few rows."""
-    names = {index.name for index in dataset.describe_indices()}
-    if INDICES[0][2] not in names:
-        return False
-    stats = dataset.stats.index_stats(INDICES[0][2])
-    return int(stats.get("num_unindexed_rows", 0)) <= _UNINDEXED
+def pack(sizes: Sequence[Size]) -> list[list[int]]:
+    """Return every group of fragments worth merging now, whatever it costs: for upkeep on demand.
+
+    One group becomes one fragment. A lone one is worth it when most of it is deleted.
+    """
+    full = _full(sizes)
+    groups: list[list[Size]] = [[]]
+    for size in _small(sizes, full):
+        if sum(member.rows for member in groups[-1]) >= full:
+            groups.append([])
+        groups[-1].append(size)
+    return [
+        [member.number for member in group]
+        for group in groups
+        if len(group) > 1 or any(member.deleted > member.rows for member in group)
+    ]
 
 
-def is_time(version: int) -> bool:
-    """Whether a commit that made this version looks after indices: the first ones, then some."""
-    return version <= 2 or version % _MAX_FRAGMENTS == 0
+def _full(sizes: Sequence[Size]) -> int:
+    return max(_FULL_ROWS, sum(size.rows for size in sizes) // _FULL_SHARE)
 
 
-def after_commit(store: Store, uri: str, dataset: Any, naming: Naming) -> None:
-    """Make or refresh the indices when that is due. Failing is no harm: the next commit tries."""
-    try:
-        wanted = _due(dataset)
-        if wanted is not None:
-            _index(store, uri, dataset.version, wanted, naming)
-    except (OSError, RuntimeError, ValueError, LanceNamespaceError) as error:
-        log.debug("upkeep of %s left for later: %s", uri, error)
+def _small(sizes: Sequence[Size], full: int) -> list[Size]:
+    open_ones = [size for size in sizes if size.rows < full or size.deleted > size.rows]
+    return sorted(open_ones, key=lambda size: (size.rows, size.number))
 
 
-def _due(dataset: Any) -> tuple[tuple[str, str, str], ...] | None:
-    """Return the indices to make, an empty tuple to refresh them all, or None for neither."""
-    present = {index.name for index in dataset.describe_indices()}
-    missing = tuple(index for index in INDICES if index[2] not in present)
-    if missing:
-        return missing
-    stats = dataset.stats.index_stats(INDICES[0][2])
-    return () if stats.get("num_unindexed_rows", 0) > _UNINDEXED else None
+def now_ms() -> int:
+    """Return the time; tests give another clock."""
+    return time.time_ns() // 1_000_000
 
 
-def _index(
-    store: Store, uri: str, version: int, wanted: tuple[tuple[str, str, str], ...], naming: Naming
-) -> None:
-    for column, kind, name in wanted or ((None, None, None),):
-        gate = CommitGate(store, DIRECTORY, version, naming)
-        # Typed as any: the gate is not a whole namespace, and Lance does not ask it to be.
-        client: Any = gate
-        dataset: Any = lance.LanceDataset(
-            uri,
-            version,
-            storage_options=dict(store.lance_options) or None,
-            namespace_client=client,
-            table_id=[DIRECTORY],
-            namespace_client_managed_versioning=True,
-        )
-        own = str(uuid.uuid4())
+class Upkeep:
+    """What one log does after its commits. ``keep_ms`` None keeps every version for ever."""
+
+    def __init__(
+        self,
+        store: Store,
+        uri: str,
+        *,
+        keep_ms: int | None = DEFAULT_RETENTION_MS,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self.store = store
+        self.uri = uri
+        self.keep_ms = keep_ms
+        self.clock = clock
+        self.retention = Retention(store, uri)
+        self._looked: dict[str, int] = {}
+
+    def after_commit(self, version: int, opened: Callable[[], Any], naming: Naming) -> None:
+        """Do what is due. ``opened`` gives Lance's handle at this version, if that is needed.
+
+        Failing is no harm: the next commit tries.
+        """
         try:
-            if column is None:
-                dataset.optimize.optimize_indices()
-            else:
-                dataset.create_scalar_index(column, kind, name=name, replace=True, index_uuid=own)
-        finally:
-            gate.discard_staged()
-            if gate.outcome in (Outcome.REFUSED, Outcome.NOT_TRIED):
-                # A refused commit leaves nothing (invariant 2), an index neither.
-                store.delete_tree(f"{DIRECTORY}/_indices/{own}")
-        version += 1
+            # The first versions are looked at too: a catalog has its indices from the start.
+            if self._due("indices", version, 0) or version <= 2:
+                dataset = opened()
+                if indices.is_due(dataset):
+                    indices.refresh(self.store, self.uri, dataset, naming)
+            # Half way between, so that no commit pays for both.
+            if self.keep_ms is not None and self._due("retention", version, _EVERY // 2):
+                older = self.clock() - self.keep_ms
+                self.retention.some(opened(), naming, older_than_ms=older, limit=_AT_ONCE)
+        except (OSError, RuntimeError, ValueError, LanceNamespaceError) as error:
+            log.debug("upkeep of %s left for later: %s", self.uri, error)
+
+    def _due(self, what: str, version: int, offset: int) -> bool:
+        """Whether it is time: at certain versions, or when others took those away from us.
+
+        Short-lived processes have nothing but the version to go by.
+        """
+        last = self._looked.setdefault(what, version - 1)
+        if version % _EVERY != offset and version - last < _EVERY:
+            return False
+        self._looked[what] = version
+        return True

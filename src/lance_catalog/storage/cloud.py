@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -20,7 +21,14 @@ from obstore.exceptions import (
 from obstore.store import from_url
 
 from lance_catalog import errors
-from lance_catalog.storage.port import Level, ObjectInfo, Progress, Store, check_path
+from lance_catalog.storage.port import (
+    Content,
+    Level,
+    ObjectInfo,
+    Progress,
+    Store,
+    check_path,
+)
 
 __all__ = ["CloudStore"]
 
@@ -42,6 +50,8 @@ _CLIENT_OPTIONS: Final = frozenset(
     }
 )
 _BATCH: Final = 1000
+#: How many folders are looked into at a time.
+_PARALLEL: Final = 16
 
 
 class CloudStore(Store):
@@ -69,6 +79,20 @@ class CloudStore(Store):
         )
         names = [str(path).rstrip("/").rsplit("/", 1)[-1] for path in found["common_prefixes"]]
         return Level(names, [_info(meta) for meta in found["objects"]])
+
+    def sample(self, limit: int) -> list[str]:
+        stream = obstore.list(self._store, chunk_size=limit)
+        chunk = _guard("listing the root", lambda: next(stream, None))
+        return [] if chunk is None else [str(meta["path"]) for meta in chunk]
+
+    def look_into(
+        self, folders: Sequence[str], mark: str, likely: Sequence[str] = ()
+    ) -> list[Content]:
+        # One listing answers both questions; a look at a likely object answers neither for sure.
+        if len(folders) < 2:
+            return super().look_into(folders, mark, likely)
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            return list(pool.map(lambda folder: self._content(folder, mark), folders))
 
     def list_first(self, prefix: str) -> list[ObjectInfo]:
         if _impossible(check_path(prefix)):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from lance_catalog.storage.port import Level, ObjectInfo, Progress, Store
+from lance_catalog.storage.port import Content, Level, Names, ObjectInfo, Progress, Store
 
 __all__ = ["WRITES", "CountingStore", "FaultyStore"]
 
@@ -53,6 +53,21 @@ class _Around(Store):
 
     def list_level(self, prefix: str = "") -> Level:
         return self._do("list_level", prefix, lambda: self.inner.list_level(prefix))
+
+    def list_root(self) -> Names:
+        return self._do("list_root", "", self.inner.list_root)
+
+    def sample(self, limit: int) -> list[str]:
+        return self._do("sample", "", lambda: self.inner.sample(limit))
+
+    def look_into(
+        self, folders: Sequence[str], mark: str, likely: Sequence[str] = ()
+    ) -> list[Content]:
+        return self._do(
+            "look_into",
+            " ".join(folders),
+            lambda: self.inner.look_into(folders, mark, likely),
+        )
 
     def list_first(self, prefix: str) -> list[ObjectInfo]:
         return self._do("list_first", prefix, lambda: self.inner.list_first(prefix))

@@ -12,11 +12,19 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
-from lance_catalog.storage.port import Level, ObjectInfo, Progress, Store, check_path
+from lance_catalog.storage.port import (
+    Content,
+    Level,
+    Names,
+    ObjectInfo,
+    Progress,
+    Store,
+    check_path,
+)
 
 __all__ = ["STAGING_PREFIX", "LocalStore"]
 
@@ -59,6 +67,40 @@ class LocalStore(Store):
         except FileNotFoundError:
             return Level()
         return level
+
+    def list_root(self) -> Names:
+        names = Names()
+        with contextlib.suppress(FileNotFoundError), os.scandir(self.path) as entries:
+            for entry in entries:
+                # The listing itself tells folders from files: no stat, but for links.
+                if entry.is_dir():
+                    names.folders.append(entry.name)
+                elif not entry.name.startswith(STAGING_PREFIX):
+                    names.objects.append(entry.name)
+        return names
+
+    def look_into(
+        self, folders: Sequence[str], mark: str, likely: Sequence[str] = ()
+    ) -> list[Content]:
+        # Two system calls a folder: 10 000 take 50 ms of processor time, their listings 260.
+        if not folders:
+            return []
+        order = list(likely)
+        try:
+            root = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            return [Content.NOTHING] * len(folders)
+        try:
+            return [
+                Content.FILES
+                if not os.access(f"{folder}/{mark}", os.F_OK, dir_fd=root)
+                and _holds_file(root, folder, order)
+                # Seldom: marked, without any of the likely files, or not to be looked into.
+                else self._content(folder, mark)
+                for folder in folders
+            ]
+        finally:
+            os.close(root)
 
     def list_first(self, prefix: str) -> list[ObjectInfo]:
         # Names cost little, a stat for each of thousands of them does not.
@@ -248,6 +290,24 @@ class LocalStore(Store):
 def _info(path: str, found: os.stat_result) -> ObjectInfo:
     tag = f"{found.st_ino:x}-{found.st_mtime_ns // 1000:x}-{found.st_size:x}"
     return ObjectInfo(path, found.st_size, found.st_mtime_ns // 1_000_000, tag)
+
+
+def _holds_file(root: int, folder: str, likely: list[str]) -> bool:
+    """Whether one of the likely files is in a folder; False proves nothing.
+
+    Neighbours are alike: what was found moves to the front of ``likely`` for the next folder.
+    """
+    for number, name in enumerate(likely):
+        try:
+            found = os.stat(f"{folder}/{name}", dir_fd=root)
+        except OSError:
+            continue
+        # A folder of that name is no file.
+        if not stat.S_ISDIR(found.st_mode):
+            if number:
+                likely.insert(0, likely.pop(number))
+            return True
+    return False
 
 
 def _make_folder(path: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from enum import Enum
+from itertools import chain, islice
 
-__all__ = ["Level", "ObjectInfo", "Progress", "Store", "check_path"]
+__all__ = ["Content", "Level", "Names", "ObjectInfo", "Progress", "Store", "check_path"]
 
 #: Called with the number of objects and bytes deleted so far.
 Progress = Callable[[int, int], None]
@@ -29,6 +31,24 @@ class Level:
 
     folders: list[str] = field(default_factory=list)
     objects: list[ObjectInfo] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """One level of a listing by name only: what costs nothing beyond the listing itself."""
+
+    folders: list[str] = field(default_factory=list)
+    objects: list[str] = field(default_factory=list)
+
+
+class Content(Enum):
+    """What a look into a folder shows."""
+
+    NOTHING = "nothing"
+    #: At least one object, at any depth.
+    FILES = "files"
+    #: The object that was asked for lies directly there, whatever else does.
+    MARKED = "marked"
 
 
 class Store(ABC):
@@ -55,6 +75,39 @@ class Store(ABC):
         At least the first, where there is one; a store without an order lists them all.
         """
         return self.list_level(prefix).objects
+
+    def list_root(self) -> Names:
+        """List the root itself, names only: one listing, however large the objects' part of it."""
+        level = self.list_level()
+        return Names(level.folders, [info.path for info in level.objects])
+
+    def sample(self, limit: int) -> list[str]:
+        """Return the paths of up to ``limit`` objects of the root, at any depth.
+
+        Fewer than ``limit`` are all there are. Where requests cost, one request.
+        """
+        level = self.list_level()
+        trees = chain.from_iterable(self.list_tree(folder) for folder in level.folders)
+        return [info.path for info in islice(chain(level.objects, trees), limit)]
+
+    def look_into(
+        self, folders: Sequence[str], mark: str, likely: Sequence[str] = ()
+    ) -> list[Content]:
+        """Look into folders of the root, each for an object ``mark`` and for anything at all.
+
+        Exact. ``likely`` names objects that folders tend to hold: a store where looking at a name
+        is cheaper than listing asks for these first.
+        """
+        return [self._content(folder, mark) for folder in folders]
+
+    def _content(self, folder: str, mark: str) -> Content:
+        """Look into one folder by listing it: usually one level is enough."""
+        level = self.list_level(folder)
+        names = {info.path.rsplit("/", 1)[-1] for info in level.objects}
+        if mark in names:
+            return Content.MARKED
+        filled = bool(names) or any(self.any_object(f"{folder}/{part}") for part in level.folders)
+        return Content.FILES if filled else Content.NOTHING
 
     @abstractmethod
     def list_tree(self, prefix: str) -> Iterator[ObjectInfo]:
