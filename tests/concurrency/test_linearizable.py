@@ -76,9 +76,10 @@ def step(state: State, call: Operation) -> Iterator[State]:
         elif isinstance(code, tuple) and name in live and code[0] == live[name]:
             yield become(gone, hidden | {(name, live[name])})
     elif call.verb == "register":
-        former = [one for one in hidden if one[1] == call.generation]
-        if code is None and former and name not in live:
-            yield become({**live, name: call.generation}, hidden - set(former))
+        brought = code[0] if isinstance(code, tuple) else call.generation
+        former = [one for one in hidden if one[1] == brought]
+        if isinstance(code, tuple) and former and name not in live:
+            yield become({**live, name: brought}, hidden - set(former))
         elif (code == 5 and name in live) or (code == 13 and not former):
             yield state
     elif call.verb == "read":
@@ -126,7 +127,8 @@ def client(
             aside.append((found, str(done.location)))
             return (found,)
         elif verb == "register":
-            ns.register_table({**request, "location": where})
+            # By place: dropped by its old id meanwhile, the place may hold another table now.
+            return (generation_of(ns.register_table({**request, "location": where}).properties),)
         else:
             return (generation_of(ns.describe_table(request).properties),)
         return None

@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import lance
+import pyarrow as pa
 import pytest
 
 import lance_catalog
+from lance_catalog.directory import first_version
+from lance_catalog.errors import LanceNamespaceError
+from lance_catalog.lifecycle import trash
 from lance_catalog.maintenance import repair
 from lance_catalog.maintenance.check import check
 from lance_catalog.storage.local import STAGING_PREFIX
+from tests.concurrency.racing import ipc
 
 V1 = {"manifest_enabled": "false"}
 
@@ -57,3 +63,55 @@ def test_a_creation_that_died_over_another_s_table_leaves_it_alone(
     assert [why for _, why in done] == [None]
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert left == set(paths)
+
+
+def _creation_meets_repair(root: Path, monkeypatch: pytest.MonkeyPatch, grace: float) -> list[str]:
+    """Run a check and its repair between the first version of a table and its row."""
+    catalog = lance_catalog.connect(str(root), dir_listing_enabled="false")
+    catalog.create_namespace({"id": ["prod"]})
+    found: list[str] = []
+
+    def meanwhile(point: str) -> None:
+        if point == "table.version_finalized":
+            findings = repair.plan(catalog.context, grace_seconds=grace)
+            found.extend(kind.kind.value for kind in findings)
+            repair.apply(catalog.context, findings)
+
+    monkeypatch.setattr(first_version, "hit", meanwhile)
+    catalog.create_table({"id": ["prod", "new"]}, ipc([1, 2]))
+    monkeypatch.undo()
+    return found
+
+
+def test_a_repair_leaves_a_creation_in_flight_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _creation_meets_repair(tmp_path / "root", monkeypatch, 3600) == []
+    catalog = lance_catalog.connect(str(tmp_path / "root"), dir_listing_enabled="false")
+    assert catalog.count_table_rows({"id": ["prod", "new"]}).count == 2
+    assert check(catalog.context, grace_seconds=-60).problems == []
+
+
+def test_without_a_grace_it_would_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LanceNamespaceError):
+        _creation_meets_repair(tmp_path / "root", monkeypatch, -60)
+
+
+@pytest.mark.parametrize(
+    ("folder", "former"),
+    [
+        ("orphan_dir", "orphan_dir"),
+        ("0123456789abcdef_prod$t_1", "prod$t_1"),
+        ("01234567_native$t", "native$t"),
+        ("0123456_seven", "0123456_seven"),
+    ],
+)
+def test_an_orphan_keeps_the_id_its_folder_names(tmp_path: Path, folder: str, former: str) -> None:
+    lance.write_dataset(pa.table({"n": [1]}), tmp_path / folder)
+    catalog = lance_catalog.connect(str(tmp_path), dir_listing_enabled="false")
+    done = repair.apply(catalog.context, repair.plan(catalog.context, grace_seconds=-60))
+    assert [why for _, why in done] == [None]
+    (row,) = trash.rows(catalog.context.view())
+    assert row.entry.object_id.split("$", 2)[2] == former
+    catalog.register_table({"id": ["back"], "location": folder})
+    assert catalog.count_table_rows({"id": ["back"]}).count == 1

@@ -126,6 +126,8 @@ def _unowned(ctx: Context, folder: str, older_than_ms: int, *, flagged: bool) ->
         return
     if state.versions:
         if name is None:
+            if min(info.modified_ms for info in state.versions) > older_than_ms:
+                return  # A creation between its first version and its row.
             yield Problem(
                 Kind.DIRECTORY_WITHOUT_ROW,
                 folder,

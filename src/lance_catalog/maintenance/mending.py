@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.layout import RESERVED, RESERVED_BODY
 from lance_catalog.identifiers import DELIMITER, TRASH, decode, encode
@@ -24,6 +27,9 @@ __all__ = [
     "reserve",
     "write_markers",
 ]
+
+#: ``<hash>_<object_id>``: sixteen digits of ours, eight of native's.
+_HASHED: Final = re.compile(r"(?:[0-9a-f]{16}|[0-9a-f]{8})_(.+)", re.DOTALL)
 
 
 def create_parents(ctx: Context, problem: Problem) -> None:
@@ -51,10 +57,10 @@ def reserve(ctx: Context, problem: Problem) -> None:
 def adopt(ctx: Context, problem: Problem) -> None:
     """List a table nobody names as deregistered, so that people can decide."""
     place = problem.subject
-    # Hashed directories carry the id after the first underscore.
-    _, _, object_id = place.partition("_")
+    # Hashed directories carry the id of their table; others have their own name and no other.
+    hashed = _HASHED.fullmatch(place)
     hidden = Hidden(new_drop_id(), HiddenState.DEREGISTERED, ctx.clock())
-    row = trash.hide(Entry(object_id or place, Kind.TABLE.value, place), hidden)
+    row = trash.hide(Entry(hashed[1] if hashed else place, Kind.TABLE.value, place), hidden)
 
     def plan(view: Snapshot) -> tuple[Change, None]:
         return Change(add=() if overlapping(view, place) else (row,)), None
