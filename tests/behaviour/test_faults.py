@@ -135,7 +135,7 @@ class TestFailures:
         catalog.namespace("a")
         store = FaultyStore(catalog.ns.context.store)
         faulty = DirectoryNamespace.with_store(store, **catalog.properties())
-        store.fail("copy_if_absent", TimeoutError("no answer"), path="_versions")
+        store.fail("put_if_absent", TimeoutError("no answer"), path="_versions")
         faulty.create_namespace({"id": ["b"]})
         assert store.pending() == 0
         assert set(catalog.rows()) == {"a", "b"}
@@ -146,8 +146,7 @@ class TestFailures:
         catalog.namespace("a")
         store = FaultyStore(catalog.ns.context.store)
         faulty = DirectoryNamespace.with_store(store, **catalog.properties())
-        for operation in ("copy_if_absent", "put_if_absent"):
-            store.fail(operation, TimeoutError("no answer"), path="_versions", times=99)
+        store.fail("put_if_absent", TimeoutError("no answer"), path="_versions", times=99)
         with pytest.raises(CommitOutcomeUnknownError) as caught:
             faulty.create_namespace({"id": ["b"]})
         assert caught.value.code == 14
@@ -162,7 +161,7 @@ class TestFailures:
         store = FaultyStore(catalog.ns.context.store)
         faulty = DirectoryNamespace.with_store(store, **catalog.properties())
         faulty.list_tables({"id": []})
-        store.fail("copy_if_absent", TimeoutError("no answer"), path="_versions", after=True)
+        store.fail("put_if_absent", TimeoutError("no answer"), path="_versions", after=True)
         faulty.create_namespace({"id": ["b"]})
         assert store.pending() == 0
         assert set(catalog.rows()) == {"a", "b"}

@@ -20,6 +20,7 @@ import pyarrow as pa
 from lance_catalog import DirectoryNamespace
 from lance_catalog.config import Mode
 from lance_catalog.errors import LanceNamespaceError
+from lance_catalog.manifest import fairness
 
 SWITCHES: dict[Mode, dict[str, bool]] = {
     Mode.V1: {"manifest_enabled": False},
@@ -100,6 +101,8 @@ class Racers:
 
 
 def _serve(pipe: Connection, barriers: dict[int, Any], number: int) -> None:
+    # Writers that take turns hardly ever meet; these are here to meet.
+    setattr(fairness, "_QUIET", 0.0)  # noqa: B010 (it is final to everyone else)
     while True:
         try:
             task = pipe.recv()

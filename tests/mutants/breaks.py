@@ -65,9 +65,9 @@ BREAKS = [
     ),
     Break(
         "C09",
-        "storage/gate.py",
-        "            landed = self.store.copy_if_absent(staged, final)",
-        "            self.store.copy(staged, final); landed = True",
+        "manifest/writing.py",
+        "lambda final: self.store.put_if_absent(final, manifest)",
+        "lambda final: self.store.put(final, manifest) is None",
         "tests/concurrency/test_same_names.py",
     ),
     Break(

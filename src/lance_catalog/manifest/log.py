@@ -243,7 +243,8 @@ class ManifestLog:
 
     def _adopt(self, view: Snapshot, landed: Landed) -> None:
         """Take over our own commit without reading it back, if nothing else moved meanwhile."""
-        self._stands = landed.latest
+        stands = self._workshop.version == landed.latest.version
+        self._stands = landed.latest if stands else NONE
         self._landed = landed.latest.version
         with self._lock:
             if self._latest.version != view.version:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import shutil
 import tempfile
@@ -23,7 +24,10 @@ from lance_catalog.storage.manifests import Naming, manifest_name
 
 __all__ = ["Workshop"]
 
+log = logging.getLogger(__name__)
+
 _PREFIX: Final = "lance-catalog-workshop-"
+_CACHE_BYTES: Final = 4 * 2**20
 _MEMORY: Final = "/dev/shm"
 
 
@@ -50,30 +54,50 @@ class Workshop:
         path = self._path(version)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(manifest)
-        self.dataset = lance.dataset(self._uri(), version=version)
+        self.dataset = self._opened(version)
 
     def build(self, transaction: Any) -> tuple[Any, bytes]:
-        """Return Lance's handle on the next version, and its manifest; stay where we are."""
+        """Return Lance's handle on the next version, and its manifest.
+
+        Whether it becomes the next version is not decided here: :meth:`step` or :meth:`discard`.
+        """
         made = lance.LanceDataset.commit(
             self._uri() if self.dataset is None else self.dataset,
             transaction,
             enable_v2_manifest_paths=True,
             max_retries=0,
         )
-        path = self._path(made.version)
-        manifest = path.read_bytes()
-        # Out of the way: whether it becomes the next version is not decided here.
-        path.unlink()
-        self._sweep("_transactions")
-        return made, manifest
+        return made, self._path(made.version).read_bytes()
 
-    def step(self, made: Any, manifest: bytes) -> None:
-        """Stand at a version that :meth:`build` made, because it landed."""
-        before = self.version
-        self._path(made.version).write_bytes(manifest)
-        if before:
-            self._path(before).unlink(missing_ok=True)
-        self.dataset = made
+    def step(self, made: Any) -> None:
+        """Stand at a version that :meth:`build` made, because it landed.
+
+        Never fails, because the change is in the catalog: what goes wrong here costs a reload.
+        """
+        try:
+            self._sweep("_transactions")
+            if self.dataset is None:
+                self.dataset = self._opened(made.version)
+            else:
+                self._path(self.version).unlink(missing_ok=True)
+                self.dataset = made
+        except (OSError, ValueError) as error:
+            log.debug("the workshop is left: %s", error)
+            self.dataset = None
+
+    def discard(self, made: Any) -> None:
+        """Stay where we are, because what :meth:`build` made did not land."""
+        self._path(made.version).unlink(missing_ok=True)
+        self._sweep("_transactions")
+
+    def _opened(self, version: int) -> Any:
+        # Bounded: a cache of versions that nobody reads again would grow with every commit.
+        # (Typed as any: Lance documents the class and does not export its type.)
+        session_type: Any = vars(lance)["Session"]
+        session = session_type(
+            index_cache_size_bytes=_CACHE_BYTES, metadata_cache_size_bytes=_CACHE_BYTES
+        )
+        return lance.dataset(self._uri(), version=version, session=session)
 
     def clear(self) -> None:
         """Stand nowhere."""

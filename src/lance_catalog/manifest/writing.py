@@ -69,7 +69,6 @@ class Attempt:
             hit("manifest.data_written")
             transaction = lance.Transaction(self.view.version, operation, str(uuid.uuid4()))
             made, manifest = self.workshop.build(transaction)
-            hit("manifest.staged")
         except BaseException as error:
             self._discard()
             if isinstance(error, OSError) and self._was_made_meanwhile():
@@ -83,11 +82,17 @@ class Attempt:
             on_step=lambda step: hit(f"manifest.{step}"),
             body=manifest,
         )
-        if not self._land(landing, manifest):
+        landed = False
+        try:
+            landed = self._land(landing, manifest)
+        finally:
+            if not landed:
+                self.workshop.discard(made)
+        if not landed:
             hit("manifest.refused")
             self._discard()
             return None
-        self.workshop.step(made, manifest)
+        self.workshop.step(made)
         leave_hint(self.store, DIRECTORY, made.version)
         snapshot = None if merged else self._next_snapshot(change, made, rows)
         return Landed(Latest(made.version, self.naming, landing.e_tag), snapshot)
@@ -95,6 +100,7 @@ class Attempt:
     def _land(self, landing: Landing, manifest: bytes) -> bool:
         """Return whether the version landed; raise when that cannot be told."""
         try:
+            landing.on_step("staged")
             landing.land(
                 lambda final: self.store.put_if_absent(final, manifest), looked=not self.stale()
             )

@@ -31,6 +31,7 @@ WRITES: Final = frozenset(
         "probe_put_if_absent",
         "prune",
         "put",
+        "put_hint",
         "put_if_absent",
     }
 )
@@ -89,6 +90,9 @@ class _Around(Store):
 
     def put(self, path: str, data: bytes) -> None:
         self._do("put", path, lambda: self.inner.put(path, data))
+
+    def put_hint(self, path: str, data: bytes) -> None:
+        return self._do("put_hint", path, lambda: self.inner.put_hint(path, data))
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         return self._do("put_if_absent", path, lambda: self.inner.put_if_absent(path, data))

@@ -15,6 +15,7 @@ from lance_catalog.errors import (
     CommitOutcomeUnknownError,
     ConcurrentModificationError,
     LanceNamespaceError,
+    PermissionDeniedError,
 )
 from lance_catalog.storage.manifests import Naming, hinted_version, manifest_name, newest_versions
 from lance_catalog.storage.port import Store
@@ -68,6 +69,10 @@ class Landing:
         self.outcome = Outcome.UNKNOWN
         try:
             landed = put(final)
+        except (PermissionError, PermissionDeniedError):
+            # An answer, and a clear one: nothing was put.
+            self.outcome = Outcome.NOT_TRIED
+            raise
         except FileNotFoundError as error:
             # Nothing was put: what was staged, or the folder itself, is gone.
             self.outcome = Outcome.REFUSED
@@ -125,11 +130,15 @@ class Landing:
                     landed = self.store.put_if_absent(final, self.body)
                 else:
                     landed = there == self.body
+                if landed and not self._settled(version):
+                    self._judge(version, final)
+            except CommitOutcomeUnknownError:
+                raise
             except (OSError, LanceNamespaceError):
+                if self.outcome is Outcome.REFUSED:
+                    return False
                 continue
             self.outcome = Outcome.LANDED if landed else Outcome.REFUSED
-            if landed:
-                self._present(version)
             return landed
         raise CommitOutcomeUnknownError(
             f"writing version {version} of {self.directory} failed ({error}) and the store does "

@@ -153,6 +153,16 @@ class LocalStore(Store):
         staged = self._stage(target, data)
         os.replace(staged, target)
 
+    def put_hint(self, path: str, data: bytes) -> None:
+        # In place: ext4 writes a file that replaces another to the disk at once, 0.5 ms each.
+        number = os.open(self._absolute(path), os.O_WRONLY | os.O_CREAT, 0o666)
+        try:
+            os.pwrite(number, data, 0)
+            if os.fstat(number).st_size != len(data):
+                os.ftruncate(number, len(data))
+        finally:
+            os.close(number)
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         target = self._absolute(path)
         if os.path.lexists(target):

@@ -60,9 +60,8 @@ def hinted_version(store: Store, directory: str) -> int:
 
 def leave_hint(store: Store, directory: str, version: int) -> None:
     """Leave the hint after a commit, on disks, where Lance and we start looking from it."""
-    if not store.remote:
-        with contextlib.suppress(OSError):
-            store.put(f"{directory}/_versions/{HINT}", b'{"version":%d}' % version)
+    with contextlib.suppress(OSError):
+        store.put_hint(f"{directory}/_versions/{HINT}", b'{"version":%d}' % version)
 
 
 def newest_versions(

@@ -125,6 +125,10 @@ class Store(ABC):
     def put(self, path: str, data: bytes) -> None:
         """Write an object, whole or not at all, over whatever is there."""
 
+    def put_hint(self, path: str, data: bytes) -> None:
+        """Leave a few bytes that readers check and may find torn. Object stores need none."""
+        check_path(path)
+
     @abstractmethod
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Write an object unless one exists: False then. Of many callers exactly one wins.
