@@ -163,7 +163,7 @@ class Landing:
         if version == 0:
             return True
         info = self.store.head(self.final_path(version))
-        if info is not None:
+        if info is not None and version > self.read_version:
             self.e_tag = info.e_tag
         # Retention leaves an empty file under the name of a removed version.
         return info is not None and info.size > 0
