@@ -88,7 +88,9 @@ def tour(root: str) -> None:
     )
     dataset = lance.dataset(namespace_client=catalog, table_id=table_id)
     probe = documents(1, seed=3)["vector"][0].as_py()
-    nearest = dataset.to_table(nearest={"column": "vector", "q": probe, "k": 3}, columns=["title"])
+    nearest = dataset.to_table(
+        nearest={"column": "vector", "q": probe, "k": 3}, columns=["title", "_distance"]
+    )
     found = Table("title", "distance")
     for row in nearest.to_pylist():
         found.add_row(row["title"], f"{row['_distance']:.3f}")

@@ -110,7 +110,7 @@ class Settings:
                 if key.startswith(STORAGE_PREFIX)
             },
             commit_timeout=_number("commit_timeout", given.get("commit_timeout", 30.0)),
-            commit_retries=None if retries is None else int(_number("commit_retries", retries)),
+            commit_retries=None if retries is None else _count("commit_retries", retries),
             read_consistency_interval=_number(
                 "read_consistency_interval", given.get("read_consistency_interval", 0.0)
             ),
@@ -186,6 +186,13 @@ def _number(name: str, value: object) -> float:
     if not 0 <= number < 1e9:
         raise InvalidInputError(f"property '{name}' is {value!r}; expected a number of 0 or more")
     return number
+
+
+def _count(name: str, value: object) -> int:
+    number = _number(name, value)
+    if number != int(number):
+        raise InvalidInputError(f"property '{name}' is {value!r}; expected a whole number")
+    return int(number)
 
 
 def _text(name: str, value: object) -> str:

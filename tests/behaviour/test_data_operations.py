@@ -159,6 +159,26 @@ EVERY_METHOD: list[tuple[str, dict[str, Any], bool]] = [
 
 
 class TestEveryMethod:
+    @pytest.mark.parametrize(
+        ("method", "fields", "words"),
+        [
+            ("count_table_rows", {"version": 99}, "the latest is 1, and list_table_versions shows"),
+            ("describe_table", {"tag": "no"}, "list_table_tags shows"),
+            ("get_table_tag_version", {"tag": "no"}, "list_table_tags shows"),
+            ("delete_table_tag", {"tag": "no"}, "list_table_tags shows"),
+            ("describe_table", {"branch": "no"}, "list_table_branches shows"),
+            ("describe_table_index_stats", {"index_name": "no"}, "list_table_indices shows"),
+            ("drop_table_index", {"index_name": "no"}, "list_table_indices shows"),
+        ],
+    )
+    def test_what_is_missing_says_where_to_look(
+        self, table: Any, method: str, fields: dict[str, Any], words: str
+    ) -> None:
+        """I22, I27: the latest version, and the call that lists what there is."""
+        with pytest.raises(LanceNamespaceError) as caught:
+            call(table, method, **fields)
+        assert words in str(caught.value)
+
     def test_missing_table_is_4(self, namespace: Any) -> None:
         for method, fields, takes_data in EVERY_METHOD:
             data = ipc(sample(0, 1)) if takes_data else None

@@ -21,8 +21,8 @@ def test_migrate_with_a_dry_run_first(old: Cli, by: str) -> None:
     before = digest(old.root)
     rows = old.json("migrate", "--dry-run")
     assert [(row["outcome"], row["name"]) for row in rows] == [
-        ("registered", "a"),
-        ("registered", "b"),
+        ("would register", "a"),
+        ("would register", "b"),
     ]
     assert digest(old.root) == before
     v2 = Cli(old.root, "v2")
@@ -43,7 +43,7 @@ def test_migrate_in_v1(old: Cli) -> None:
     _deregistered_by_native(old.root, "a")
     before = digest(old.root)
     dry = v1.run("-o", "json", "migrate", "--dry-run")
-    assert dry.json == [{"outcome": "hidden", "name": "a", "why": ""}]
+    assert dry.json == [{"outcome": "would hide", "name": "a", "why": ""}]
     assert "would have marked 1" in dry.err
     assert "would have written the layout flag" in dry.err
     assert digest(old.root) == before
@@ -77,7 +77,15 @@ def test_migrate_tells_what_it_skips(old: Cli) -> None:
     Cli(old.root, "v1").create("x$y")
     skipped = [row for row in old.json("migrate") if row["outcome"] == "skipped"]
     assert [row["name"] for row in skipped] == ["x$y"]
-    assert skipped[0]["why"]
+    assert "--mode v1" in skipped[0]["why"]
+    told = Cli(old.root, "v2").run("-o", "json", "check").json
+    assert [(row["kind"], row["subject"]) for row in told] == [("unmigrated-table", "x$y.lance")]
+    assert "migrate skips it" in told[0]["fix"] and "copy the table" in told[0]["fix"]
+
+
+def test_check_tells_of_tables_that_migrate_would_register(old: Cli) -> None:
+    told = Cli(old.root, "v2").run("-o", "json", "check").json
+    assert {row["fix"] for row in told} == {"`lance-catalog migrate` registers it"}
 
 
 def test_check_finds_nothing_in_a_sound_catalog(each: Cli) -> None:

@@ -19,7 +19,8 @@ def profiles(tmp_path: Path) -> Path:
         "[profiles.prod]\n"
         'root = "s3://bucket/prod"\n'
         'output = "plain"\n'
-        "property = { commit_timeout = 5, manifest_enabled = false }\n"
+        "property = { commit_timeout = 5, manifest_enabled = false, "
+        "read_consistency_interval = 0.5 }\n"
         'storage = { region = "eu", secret_access_key = "hunter2hunter2", allow_http = true }\n'
     )
     return path
@@ -46,6 +47,7 @@ def test_flag_beats_environment_beats_profile(
     assert found["storage.secret_access_key"] == ("********", "profile prod")
     assert found["storage.allow_http"] == ("true", "profile prod")
     assert found["property.commit_timeout"] == ("5", "profile prod")
+    assert found["property.read_consistency_interval"] == ("0.5", "profile prod")
     monkeypatch.setenv("LANCE_CATALOG_ROOT", "/from/env")
     assert shown()["root"] == ("/from/env", "environment")
     assert shown("--root", "/from/flag", "--storage", "region=cn")["root"] == (

@@ -77,6 +77,14 @@ def test_bad_numbers_are_13(value: object) -> None:
             parse(**{name: value})
 
 
+@pytest.mark.parametrize("value", [1.5, "1.5", "0.1"])
+def test_part_of_a_conflict_is_13(value: object) -> None:
+    """R16: not cut off in silence."""
+    with pytest.raises(InvalidInputError, match=r"commit_retries.*whole number"):
+        parse(commit_retries=value)
+    assert parse(commit_retries="2.0").commit_retries == 2
+
+
 def test_numbers() -> None:
     """C12, R16: commit_retries is native's and honoured."""
     assert parse(commit_timeout="2.5").commit_timeout == 2.5

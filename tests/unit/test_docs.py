@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from lance_namespace.errors import ErrorCode
 
 from lance_catalog.config import _NO_EFFECT, PROPERTIES
 from lance_catalog.maintenance.findings import Kind
+from lance_catalog.storage.roots import SCHEMES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -24,19 +28,71 @@ def blocks(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
 
 
-def test_the_tutorial_runs(tmp_path: Path) -> None:
-    scope = {"root": str(tmp_path / "catalog")}
+def test_the_tutorial_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it stands, in an empty folder; what a block prints is shown below it."""
+    monkeypatch.chdir(tmp_path)
+    text = (REPOSITORY / "docs/tutorial.md").read_text(encoding="utf-8")
+    scope: dict[str, object] = {}
     found = blocks("docs/tutorial.md")
     assert len(found) > 8
+    printed = 0
     for number, block in enumerate(found):
         exec(compile(block, f"tutorial block {number}", "exec"), scope)
+        out = capsys.readouterr().out
+        if out:
+            printed += 1
+            assert f"```python\n{block}```\n```text\n{out}```" in text
+    assert printed
 
 
-def test_the_first_code_of_the_readme_runs(tmp_path: Path) -> None:
-    import pyarrow as pa
+def test_the_code_and_the_commands_of_the_readme_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other, as a newcomer would paste them."""
+    from typer.testing import CliRunner
 
-    block = blocks("README.md")[0].replace("/data/catalog", str(tmp_path / "catalog"))
-    exec(compile(block, "README", "exec"), {"table": pa.table({"id": [1]})})
+    from lance_catalog.cli.main import app
+
+    monkeypatch.chdir(tmp_path)
+    exec(compile(blocks("README.md")[0], "README", "exec"), {})
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    section = text.partition("## On the command line")[2]
+    lines = section.partition("```\n")[2].partition("```")[0].splitlines()
+    assert len(lines) > 4
+    for line in lines:
+        words = shlex.split(line.partition(" && ")[0], comments=True)
+        if words[0] == "export":
+            monkeypatch.setenv(*words[1].split("=", 1))
+            continue
+        assert words[0] == "lance-catalog"
+        ran = CliRunner().invoke(app, words[1:])
+        assert ran.exit_code == 0, (line, ran.output)
+
+
+def test_the_library_connects_without_our_import_by_the_class_path() -> None:
+    """The short name is known only after it: what README and the reference say."""
+
+    def works(*names: str) -> bool:
+        calls = "".join(f"ln.connect({name!r}, {{'root': 'memory://x'}});" for name in names)
+        code = f"import lance_namespace as ln; {calls}"
+        return subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
+
+    assert works("lance_catalog.DirectoryNamespace", "lance-catalog")
+    assert not works("lance-catalog")
+
+
+def test_every_scheme_is_in_the_reference() -> None:
+    text = (REPOSITORY / "docs/reference/properties.md").read_text(encoding="utf-8")
+    missing = [s for s in SCHEMES if f"`{s}`" not in text and f"`{s}://" not in text]
+    assert missing == []
+
+
+def test_every_page_of_docs_is_in_the_readme() -> None:
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    for page in (REPOSITORY / "docs").glob("*.md"):
+        assert f"(docs/{page.name})" in text, page.name
 
 
 def test_every_property_is_in_the_reference() -> None:

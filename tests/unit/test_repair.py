@@ -111,6 +111,7 @@ def test_an_orphan_keeps_the_id_its_folder_names(tmp_path: Path, folder: str, fo
     catalog = lance_catalog.connect(str(tmp_path), dir_listing_enabled="false")
     done = repair.apply(catalog.context, repair.plan(catalog.context, grace_seconds=-60))
     assert [why for _, why in done] == [None]
+    assert [action.filed_as for action, _ in done] == [tuple(former.split("$"))]
     (row,) = trash.rows(catalog.context.view())
     assert row.entry.object_id.split("$", 2)[2] == former
     catalog.register_table({"id": ["back"], "location": folder})

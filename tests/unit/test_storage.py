@@ -368,10 +368,54 @@ class TestRoots:
 
     def test_bad_roots_are_13(self) -> None:
         """C13: an unknown scheme, or no bucket."""
-        for root in ("ftp://x/y", "s3://", "gs:///", "http://x"):
+        for root in ("ftp://x/y", "s3://", "gs:///", "http://x", "file://data/x", "abfss://c@a/x"):
             with pytest.raises(InvalidInputError) as caught:
                 open_store(root, {})
             assert caught.value.code == 13
+
+    def test_a_missing_slash_is_pointed_out(self) -> None:
+        """C13: file://data/x is the folder /x of the machine data."""
+        with pytest.raises(InvalidInputError, match=r"host 'data'.*'file:///data/x'"):
+            open_store("file://data/x", {})
+
+    def test_home(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """C13: ~ is the home folder; other names that begin so are names."""
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.chdir("/")
+        assert open_store("~", {}).uri == f"file://{tmp_path}"
+        assert open_store("~/x", {}).uri == f"file://{tmp_path}/x"
+        assert open_store("./~/x", {}).uri == "file:///~/x"
+        assert open_store("~root", {}).uri == "file:///~root"
+
+    def test_spellings_that_lance_does_not_open(self) -> None:
+        """C13: are turned into the one it does."""
+        account = {"account_name": "x"}
+        for given, opened in (
+            ("s3a://b/p", "s3://b/p"),
+            ("azure://c/p", "az://c/p"),
+            ("ADL://c/p", "az://c/p"),
+            ("abfs://c@a.dfs.core.windows.net/p", "abfss://c@a.dfs.core.windows.net/p"),
+        ):
+            assert open_store(given, {} if given.startswith("s3") else account).uri == opened
+
+    def test_azure_without_an_account_is_13(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """C13, C14: and the names that help are those in the message."""
+        monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+        with pytest.raises(InvalidInputError) as caught:
+            open_store("az://c/x", {})
+        option, variable = "azure_storage_account_name", "AZURE_STORAGE_ACCOUNT_NAME"
+        assert f"storage.{option}" in str(caught.value) and variable in str(caught.value)
+        assert open_store("az://c/x", {option: "a"}).uri == "az://c/x"
+        assert open_store("abfss://c@a.dfs.core.windows.net/x", {}).remote
+        monkeypatch.setenv(variable, "a")
+        assert open_store("az://c/x", {}).uri == "az://c/x"
+
+    def test_options_no_store_takes_are_13_without_their_values(self) -> None:
+        """C14: the option is named, and what may be a secret is not shown, chained or not."""
+        with pytest.raises(InvalidInputError, match=r"<storage\.service_account>") as caught:
+            open_store("gs://b/x", {"service_account": '{"private_key": "hunter2"}'})
+        assert "hunter2" not in str(caught.value)
+        assert caught.value.__cause__ is None and caught.value.__suppress_context__
 
     def test_memory_is_shared_by_name(self) -> None:
         """C13: within this process."""

@@ -7,8 +7,9 @@ the environment or the profile. So is a column that a filter names and the table
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
+
+from lance_catalog.cli.wording import in_cli_words
 
 if TYPE_CHECKING:
     from lance_catalog.cli.session import Session
@@ -73,31 +74,34 @@ def explain(error: Exception, session: Session) -> CommandError:
         )
     code = int(error.code)
     conflict = isinstance(error, ConcurrentModificationError)
-    message = session.scrub(_without_advice(str(error)))
+    message, hint = in_cli_words(str(error)), _hint(code, str(error), session, conflict=conflict)
+    if code in (0, 1) and session.names_a_table():
+        text = session.text(session.subject or ())
+        message = f"'{text}' is a table, not a namespace"
+        shown = session.command("table", "describe", session.subject or ())
+        hint = f"`{shown}` shows it"
     return CommandError(
-        message,
-        hint=_hint(code, session, conflict=conflict),
+        session.scrub(message),
+        hint=hint,
         exit_code=4 if conflict else _EXIT.get(code, ERROR),
         code=code,
         name=type(error).__name__.removesuffix("Error"),
     )
 
 
-# The library's advice is spelled with its own delimiter and no quoting; ours can be pasted.
-_ADVICE: Final = re.compile(r"[;.] `lance-catalog [^`]+` [^`]*$")
-
-
-def _without_advice(text: str) -> str:
-    return " ".join(_ADVICE.sub("", text).split())
-
-
-def _hint(code: int, session: Session, *, conflict: bool) -> str:
+def _hint(code: int, text: str, session: Session, *, conflict: bool) -> str:
     names = session.subject or ()
     command, parent = session.command, names[:-1]
     if conflict and code == 14:
         return "another writer was first: look again, then repeat the command"
-    if code == 0 and session.settings.mode == "v1":
-        return "the same command with `--mode compat` before the noun has namespaces and rename"
+    if code == 0 and "manifest_enabled=false" in text:
+        # Said of what V1 lacks; what the store lacks, no mode brings.
+        return "repeat it with `--mode compat` before the noun"
+    if code == 1 and session.command_path.endswith("namespace create"):
+        made = command("namespace", "create", names, "--parents")
+        return f"`{made}` makes the missing ones too"
+    if code == 4 and "is a namespace" in text:
+        return f"`{command('table', 'list', names)}` shows the tables in it"
     hints = {
         1: f"`{command('namespace', 'list', '.', '--recursive')}` shows the namespaces; "
         f"`{command('namespace', 'create', session.missing or names, '--parents')}` makes one",
@@ -105,6 +109,7 @@ def _hint(code: int, session: Session, *, conflict: bool) -> str:
         3: f"`{command('namespace', 'drop', names, '--cascade', '--dry-run')}` shows all it holds",
         4: f"`{command('table', 'list', parent)}` shows the tables there",
         5: f"`{command('table', 'describe', names)}` shows the one that is there",
+        11: f"`{command('table', 'describe', names)}` shows the latest version",
         12: f"`{command('table', 'describe', names)}` shows the columns",
         15: f"check the rights on the root; `{command('config', 'show')}` shows which root is used",
         16: "set the credentials in LANCE_CATALOG_STORAGE_<NAME> or in the profile; "

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from lance_catalog.cli import check, config, migrate, namespace, repair, table, upkeep
-from lance_catalog.cli.command import global_parameters
+from lance_catalog.cli.command import GLOBALS, global_parameters
 from lance_catalog.cli.failures import INTERRUPTED, USAGE, CommandError
 from lance_catalog.cli.output import Format, Output
 from lance_catalog.cli.results import Value
@@ -61,6 +61,10 @@ def _usage_error(error: typer.TyperException, argv: list[str]) -> None:
         # Typer has printed the help of a noun without a verb already.
         return
     hint = f"`{path} --help` shows what it takes"
+    name = getattr(error, "option_name", None)
+    if any(name in option.decls for option in GLOBALS):
+        message = f"No such option here: {name}"
+        hint = f"{name} is a global option: put it before the noun"
     _early_output(argv).failure(CommandError(message, hint=hint, exit_code=USAGE, name="Usage"))
 
 

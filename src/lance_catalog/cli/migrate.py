@@ -29,9 +29,9 @@ def migrate(session: Session, dry_run: DryRun = False) -> Result:
     with session.output.progress("migrating") as progress:
         report = run(session.context, dry_run=dry_run, progress=progress)
     outcomes = [
-        *(("registered", name, "") for name in report.registered),
+        *(("would register" if dry_run else "registered", n, "") for n in report.registered),
         *(("already", name, "") for name in report.already),
-        *(("hidden", name, "") for name in report.hidden),
+        *(("would hide" if dry_run else "hidden", name, "") for name in report.hidden),
         *(("skipped", name, why) for name, why in report.skipped),
     ]
     rows = [{"outcome": what, "name": name, "why": why} for what, name, why in outcomes]

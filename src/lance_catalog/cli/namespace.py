@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lance_catalog.cli.command import command, group
+from lance_catalog.cli.failures import usage
 from lance_catalog.cli.options import (
     After,
     All,
@@ -26,7 +27,7 @@ from lance_catalog.cli.reading import (
 )
 from lance_catalog.cli.reading import take as take_names
 from lance_catalog.cli.results import Details, Done, Listing, Plan, Result, Step
-from lance_catalog.cli.session import Session, key_values
+from lance_catalog.cli.session import Session, key_values, not_a_catalog_mode
 
 if TYPE_CHECKING:
     from lance_catalog.identifiers import Identifier
@@ -49,17 +50,49 @@ def create(
     ] = False,
 ) -> Result:
     """Create a namespace, or set the properties of the root (--mode overwrite)."""
+    from lance_catalog.directory.namespaces import normal_mode
+
+    if not id:
+        # An unset variable of a script would set the properties of the root.
+        raise usage("the id is empty", "the root namespace is typed as '.'")
     names = session.parse(id)
     session.missing = names[:-1]
+    not_a_catalog_mode(mode)
+    chosen = normal_mode(mode, ("create", "exist_ok", "overwrite"), "mode")
     given = key_values(properties, "--property")
     if parents:
         for depth in range(1, len(names)):
             session.catalog.create_namespace({"id": list(names[:depth]), "mode": "exist_ok"})
-    answer = session.catalog.create_namespace(
-        {"id": list(names), "mode": mode, "properties": given}
-    )
-    fields = {**session.row(names), "properties": answer.properties or {}}
-    return Done(message=f"namespace {session.text(names)} is there", fields=fields, plain="text")
+    made, stored = _create(session, names, chosen, given)
+    text = f"namespace {session.text(names)}"
+    if made:
+        message = f"created {text}"
+    elif chosen == "overwrite":
+        message = f"{text} exists already; replaced its properties"
+    else:
+        message = f"{text} exists already; left it as it is"
+    fields = {**session.row(names), "properties": stored, "created": made}
+    return Done(message=message, fields=fields, plain="text")
+
+
+def _create(
+    session: Session, names: Identifier, mode: str, properties: dict[str, str]
+) -> tuple[bool, dict[str, str]]:
+    """Create a namespace; return whether it was not there, and its properties.
+
+    Created first and only then taken as it is, so that the answer is true among other writers.
+    """
+    from lance_catalog.errors import NamespaceAlreadyExistsError
+
+    request = {"id": list(names), "properties": properties}
+    try:
+        answer = session.catalog.create_namespace({**request, "mode": "create"})
+    except NamespaceAlreadyExistsError:
+        if mode == "create":
+            raise
+        answer = session.catalog.create_namespace({**request, "mode": mode})
+        return False, answer.properties or {}
+    return True, answer.properties or {}
 
 
 @command(app, "list")
@@ -91,9 +124,11 @@ def list_(
     return listing(session, found, token)
 
 
-def listing(session: Session, found: list[Identifier], token: str | None) -> Listing:
+def listing(
+    session: Session, found: list[Identifier], token: str | None, note: str | None = None
+) -> Listing:
     """Return a list of ids, with notes for people where it is not the whole story."""
-    notes = [session.ambiguous(found)]
+    notes = [note, session.ambiguous(found)]
     if token is not None:
         more = f"--after {shlex.quote(token)} goes on"
         notes.append(f"note: there are more; {more}, --all lists everything")

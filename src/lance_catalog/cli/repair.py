@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from lance_catalog.cli.command import command
@@ -9,6 +11,9 @@ from lance_catalog.cli.failures import ERROR
 from lance_catalog.cli.options import DryRun, Grace, Relocate
 from lance_catalog.cli.results import Done, Listing, Plan, Result, Step
 from lance_catalog.cli.session import Session
+
+if TYPE_CHECKING:
+    from lance_catalog.maintenance.repair import Action
 
 __all__ = ["add_to"]
 
@@ -33,7 +38,7 @@ def repair(
     plan = Plan(
         title=f"Repairs: {len(actions)}",
         steps=[
-            Step(action.kind, action.subject, action.description, action.destructive)
+            Step(action.kind, action.subject, _description(session, action), action.destructive)
             for action in actions
         ],
         note=None
@@ -48,17 +53,34 @@ def repair(
         with session.output.progress("repairing") as progress:
             done = apply(session.context, actions, progress)
         outcomes = [
-            ("done" if why is None else "failed", a.kind, a.subject, a.description, why or "")
+            (
+                "done" if why is None else "failed",
+                a.kind,
+                a.subject,
+                _description(session, a),
+                why or "",
+            )
             for a, why in done
         ]
     failed = sum(1 for outcome in outcomes if outcome[0] == "failed")
+    note = f"{len(outcomes) - failed} repaired, {failed} failed" if actions else plan.note
+    if any(action.filed_as is not None for action in actions):
+        note = f"{note}; `{session.command('table', 'list', '--deregistered')}` shows the tables "
+        note += "that are listed as deregistered now"
     return Listing(
         rows=[dict(zip(_KEYS, outcome, strict=True)) for outcome in outcomes],
         columns=_KEYS,
         plain=_KEYS,
-        note=f"{len(outcomes) - failed} repaired, {failed} failed" if actions else plan.note,
+        note=note,
         exit_code=ERROR if failed else 0,
     )
+
+
+def _description(session: Session, action: Action) -> str:
+    if action.filed_as is None:
+        return action.description
+    # What it is called from now on: the folder's name may hold a hash.
+    return f"{action.description} under the id {session.text(action.filed_as)}"
 
 
 def _relocate(session: Session, table: str, dry_run: bool) -> Result:

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from lance_catalog.cli.failures import CommandError, usage
 from lance_catalog.cli.output import Format, Output
@@ -18,9 +19,18 @@ if TYPE_CHECKING:
     from lance_catalog.directory.namespace import DirectoryNamespace
     from lance_catalog.identifiers import Identifier
 
-__all__ = ["Session", "key_values"]
+__all__ = ["Session", "key_values", "not_a_catalog_mode"]
 
 PROGRAM = "lance-catalog"
+
+
+def not_a_catalog_mode(mode: str) -> None:
+    """Refuse a mode of the catalog where a verb has a ``--mode`` of its own."""
+    if mode.lower() in ("v1", "v2", "compat"):
+        raise usage(
+            f"--mode {mode} is a global option, and here means what to do if the name is taken",
+            "put it before the noun",
+        )
 
 
 def key_values(given: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -96,8 +106,9 @@ class Session:
         from lance_catalog import connect
 
         made = connect(root, **self.settings.properties())
-        path = root.removeprefix("file://")
-        if "://" not in path and not os.path.exists(path):
+        path = made.context.store.uri.removeprefix("file://")
+        local = "://" not in path and not root.lower().startswith("memory:")
+        if local and not os.path.exists(path := unquote(path)):
             # An empty answer from a mistyped path looks like an empty catalog.
             self.output.message(f"note: {path} does not exist yet; the first write makes it")
         return made
@@ -121,6 +132,22 @@ class Session:
             raise usage(f"'{text}' is the root namespace; a table has a name")
         self.missing = names[:-1]
         return names
+
+    def names_a_table(self) -> bool:
+        """Whether what was taken for a namespace is a table: asked after a failure."""
+        # Verbs that take a table's id, or make something, say what is missing themselves.
+        if not self.subject or self.missing is not None:
+            return False
+        try:
+            self.catalog.table_exists({"id": list(self.subject)})
+        except Exception:
+            # The failure that is being explained is the one to tell.
+            return False
+        return True
+
+    def remark(self, text: str) -> str | None:
+        """Return a note that only people need: none where programs read the messages."""
+        return None if self.output.format is Format.JSON else text
 
     def text(self, names: Sequence[str]) -> str:
         """Return an id as it is typed here."""

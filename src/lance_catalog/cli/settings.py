@@ -59,7 +59,11 @@ class Layer(BaseModel):
         if not isinstance(value, Mapping):
             return value
         return {
-            key: str(v).lower() if isinstance(v, bool) else str(v) if isinstance(v, int) else v
+            key: str(v).lower()
+            if isinstance(v, bool)
+            else str(v)
+            if isinstance(v, int | float)
+            else v
             for key, v in value.items()
         }
 

@@ -8,6 +8,8 @@ import typer
 
 from lance_catalog.cli import table_data
 from lance_catalog.cli.command import command, group
+from lance_catalog.cli.deregistered import list_deregistered
+from lance_catalog.cli.failures import usage
 from lance_catalog.cli.namespace import listing
 from lance_catalog.cli.options import (
     After,
@@ -23,7 +25,7 @@ from lance_catalog.cli.options import (
 from lance_catalog.cli.reading import all_tables, check_limit, child_tables
 from lance_catalog.cli.reading import take as take_names
 from lance_catalog.cli.results import Details, Done, Plan, Result, Step
-from lance_catalog.cli.session import Session, key_values
+from lance_catalog.cli.session import Session, key_values, not_a_catalog_mode
 
 if TYPE_CHECKING:
     from lance_catalog.identifiers import Identifier
@@ -41,6 +43,12 @@ def list_(
     recursive: Annotated[
         bool, typer.Option("--recursive", "-r", help="Tables of namespaces below too.")
     ] = False,
+    hidden: Annotated[
+        bool,
+        typer.Option(
+            "--deregistered", help="Instead, tables out of the catalog whose data is kept."
+        ),
+    ] = False,
     limit: Limit = None,
     everything: All = False,
     after: After = None,
@@ -48,9 +56,16 @@ def list_(
     """List the tables of a namespace."""
     names = session.parse(parent)
     most = check_limit(limit, everything)
+    if hidden:
+        if most is not None or after is not None:
+            raise usage("--deregistered lists everything; --limit and --after do not go with it")
+        return list_deregistered(session, names)
     if not recursive:
         listed, token = take_names(child_tables(session, names), most, after)
-        return listing(session, [(*names, name) for name in listed], token)
+        note = None
+        if not listed and after is None:
+            note = session.remark("no tables here; --recursive looks below")
+        return listing(session, [(*names, name) for name in listed], token, note)
     from lance_catalog.config import Mode
     from lance_catalog.identifiers import decode, encode
 
@@ -124,6 +139,7 @@ def register(
 ) -> Result:
     """Bring a Lance table that lies below the root into the catalog."""
     names = session.parse_table(id)
+    not_a_catalog_mode(mode)
     answer = session.catalog.register_table(
         {
             "id": list(names),

@@ -16,7 +16,7 @@ from lance_catalog.lifecycle import markers
 from lance_catalog.lifecycle.locations import SUFFIX
 from lance_catalog.storage.port import Content, Names, Store
 
-__all__ = ["Scan", "exists", "is_component", "list_names", "occupied", "scan"]
+__all__ = ["Scan", "exists", "hidden_names", "is_component", "list_names", "occupied", "scan"]
 
 _WHAT: Final = "listing the root"
 #: What a table with data holds, and what one that is only declared does.
@@ -73,6 +73,16 @@ def scan(store: Store) -> Scan:
     """Look at every table directory, flag or not: what a migration has to know."""
     with storage_errors(_WHAT):
         return _look(store, store.list_root())
+
+
+def hidden_names(store: Store) -> list[str]:
+    """Return the names of the table directories that either marker hides, sorted: exact."""
+    with storage_errors(_WHAT):
+        root = store.list_root()
+        folders = set(root.folders)
+        names = (p[: -len(markers.SUFFIX)] for p in root.objects if p.endswith(markers.SUFFIX))
+        marked = [name for name in names if name + SUFFIX in folders]
+        return sorted([*marked, *_look(store, root).nested])
 
 
 def _look(store: Store, root: Names) -> Scan:

@@ -4,7 +4,7 @@ In V2 and compatibility mode every table that only its directory tells of gets a
 a table that another implementation deregistered (a nested marker alone) gets its root-level
 marker, and when all of them have it, the root gets the layout flag. Nothing moves, nothing is
 removed. Idempotent, and resumable after a crash because what is done is skipped. Afterwards
-``dir_listing_enabled=false`` shows the same tables.
+``dir_listing_enabled=false`` shows the same tables, except those that were skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lance_catalog.manifest import Change, Snapshot
 from lance_catalog.model import Entry, Kind, dump_metadata
 from lance_catalog.storage.capabilities import require_put_if_absent
 
-__all__ = ["MigrationReport", "migrate"]
+__all__ = ["MigrationReport", "migrate", "refusal"]
 
 _BATCH: Final = 256
 
@@ -113,7 +113,7 @@ def _sort_out(view: Snapshot, names: list[str], report: MigrationReport) -> list
     """Return the names to register; of the others the report says why not."""
     todo: list[str] = []
     for name in names:
-        why = _refusal(view, name)
+        why = refusal(view, name)
         if view.at_location(name + SUFFIX):
             report.already.append(name)
         elif why is not None:
@@ -123,11 +123,16 @@ def _sort_out(view: Snapshot, names: list[str], report: MigrationReport) -> list
     return todo
 
 
-def _refusal(view: Snapshot, name: str) -> str | None:
+def refusal(view: Snapshot, name: str) -> str | None:
+    """Return why a directory cannot become a table of the manifest and what to do, or None."""
     try:
         check_new_name((name,), stored=True)
     except InvalidInputError as error:
-        return str(error)
+        why = str(error).removesuffix("; choose another name")
+        return (
+            f"a manifest cannot hold this name ({why}): copy the table under another name, or "
+            "use V1 (--mode v1)"
+        )
     existing = view.get(encode((name,)))
     if existing is not None and existing.location != name + SUFFIX:
         return f"the name belongs to a {existing.object_type} of the manifest; rename one of them"

@@ -156,9 +156,15 @@ def require_table(ctx: Context, view: PointView, names: Identifier) -> FoundTabl
     if ctx.mode is not Mode.V1:
         require_namespace(view, parent_of(names))
     # "was not found": by these words lancedb knows the error that crossed Rust as a text.
+    text = format_text(names)
+    if ctx.mode is not Mode.V1 and namespace_exists(view, names):
+        raise TableNotFoundError(
+            f"table '{text}' was not found: '{text}' is a namespace; "
+            f"`lance-catalog table list {text}` shows its tables"
+        )
     raise TableNotFoundError(
-        f"table '{format_text(names)}' was not found; "
-        f"`lance-catalog table list {format_text(parent_of(names))}` shows what does"
+        f"table '{text}' was not found; "
+        f"`lance-catalog table list {format_text(parent_of(names))}` shows the tables there"
     )
 
 

@@ -8,6 +8,7 @@ from lance_catalog.config import Mode
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.layout import RESERVED
 from lance_catalog.directory.layout_flag import FLAG
+from lance_catalog.directory.migration import refusal
 from lance_catalog.identifiers import CLAIMS, TRASH, is_internal_key
 from lance_catalog.lifecycle import markers, trash
 from lance_catalog.lifecycle.locations import normalise, v1_name
@@ -42,7 +43,7 @@ def check(ctx: Context, view: Snapshot, older_than_ms: int) -> list[Problem]:
     holders = {place.split("/", 1)[0] for place in owners}
     for folder in sorted(level.folders):
         if folder not in holders and folder not in (MANIFEST, TRASH, CLAIMS):
-            problems += _unowned(ctx, folder, older_than_ms, flagged=flagged)
+            problems += _unowned(ctx, view, folder, older_than_ms, flagged=flagged)
     return problems
 
 
@@ -109,7 +110,9 @@ class _Looked:
         return list(self._store.list_tree(f"{self._place}/{folder}"))
 
 
-def _unowned(ctx: Context, folder: str, older_than_ms: int, *, flagged: bool) -> Iterator[Problem]:
+def _unowned(
+    ctx: Context, view: Snapshot, folder: str, older_than_ms: int, *, flagged: bool
+) -> Iterator[Problem]:
     """A folder at the root that no row owns: a V1 table, a leftover, or somebody else's."""
     store = ctx.store
     state = _Looked(store, folder)
@@ -133,14 +136,18 @@ def _unowned(ctx: Context, folder: str, older_than_ms: int, *, flagged: bool) ->
                 folder,
                 "a Lance table that no entry names: created without being registered, or "
                 "deregistered by another implementation",
-                "repair lists it as deregistered: register brings it in, drop deletes it",
+                "repair lists it as deregistered: `lance-catalog table list --deregistered` shows "
+                "it, `table register` brings it in, `table drop` deletes it",
             )
         elif ctx.mode is Mode.V2:
+            why = refusal(view, name)
             yield Problem(
                 Kind.UNMIGRATED_TABLE,
                 folder,
                 f"table '{name}' is found by its directory only, which this mode does not read",
-                "`lance-catalog migrate` registers it",
+                "`lance-catalog migrate` registers it"
+                if why is None
+                else f"migrate skips it: {why}",
             )
         else:
             yield from _table(store, folder, name, older_than_ms)

@@ -9,7 +9,7 @@ __all__ = ["Kind", "Problem", "Report"]
 
 
 class Kind(StrEnum):
-    """The kinds of problem; each says in :data:`MEANING` what it is."""
+    """The kinds of problem; a finding says in ``detail`` what it is, in ``fix`` what mends it."""
 
     DUPLICATE_ID = "duplicate-id"
     ORPHAN = "orphan"

@@ -7,7 +7,7 @@ from typing import Final
 
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.layout import RESERVED, RESERVED_BODY
-from lance_catalog.identifiers import DELIMITER, TRASH, decode, encode
+from lance_catalog.identifiers import DELIMITER, TRASH, Identifier, decode, encode
 from lance_catalog.lifecycle import markers, purge, trash
 from lance_catalog.lifecycle.locations import overlapping, v1_name
 from lance_catalog.lifecycle.states import Hidden, HiddenState, new_drop_id
@@ -21,6 +21,7 @@ __all__ = [
     "delete_files",
     "finish_claim",
     "finish_purge",
+    "former_names",
     "lift_marker",
     "remove_markers",
     "remove_stale_marker",
@@ -54,13 +55,22 @@ def reserve(ctx: Context, problem: Problem) -> None:
         ctx.store.put_if_absent(f"{place}/{RESERVED}", RESERVED_BODY)
 
 
+def _former_id(place: str) -> str:
+    # Hashed directories carry the id of their table; others have their own name and no other.
+    hashed = _HASHED.fullmatch(place)
+    return hashed[1] if hashed else place
+
+
+def former_names(place: str) -> Identifier:
+    """Return the id under which :func:`adopt` lists a directory."""
+    return decode(_former_id(place))
+
+
 def adopt(ctx: Context, problem: Problem) -> None:
     """List a table nobody names as deregistered, so that people can decide."""
     place = problem.subject
-    # Hashed directories carry the id of their table; others have their own name and no other.
-    hashed = _HASHED.fullmatch(place)
     hidden = Hidden(new_drop_id(), HiddenState.DEREGISTERED, ctx.clock())
-    row = trash.hide(Entry(hashed[1] if hashed else place, Kind.TABLE.value, place), hidden)
+    row = trash.hide(Entry(_former_id(place), Kind.TABLE.value, place), hidden)
 
     def plan(view: Snapshot) -> tuple[Change, None]:
         return Change(add=() if overlapping(view, place) else (row,)), None

@@ -11,6 +11,7 @@ from typing import Final
 
 from lance_catalog.directory.context import Context
 from lance_catalog.errors import LanceNamespaceError, translate
+from lance_catalog.identifiers import Identifier
 from lance_catalog.maintenance import mending
 from lance_catalog.maintenance.check import check
 from lance_catalog.maintenance.findings import Kind, Problem
@@ -29,6 +30,8 @@ class Action:
     description: str
     destructive: bool
     problem: Problem
+    #: The id under which the step lists a directory that no entry names.
+    filed_as: Identifier | None = None
 
 
 #: What mends each kind: (words, deletes something, how). Kinds not here need a decision.
@@ -53,7 +56,9 @@ def plan(ctx: Context, *, grace_seconds: float = 3600.0) -> list[Action]:
     for problem in check(ctx, grace_seconds=grace_seconds).problems:
         step = _STEPS.get(problem.kind)
         if step is not None:
-            actions.append(Action(problem.kind, problem.subject, step[0], step[1], problem))
+            orphan = problem.kind is Kind.DIRECTORY_WITHOUT_ROW
+            names = mending.former_names(problem.subject) if orphan else None
+            actions.append(Action(problem.kind, problem.subject, step[0], step[1], problem, names))
     return actions
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -65,7 +66,11 @@ class CloudStore(Store):
         config, client = _split_options(self.uri, options)
         # obstore's overloads tie each config type to a URL literal; ours are known at run time.
         build: Callable[..., Any] = from_url
-        self._store = build(self.uri, config=config, client_options=client)
+        try:
+            self._store = build(self.uri, config=config, client_options=client)
+        except (BaseError, ValueError) as error:
+            # Not chained: obstore repeats values of options, which may be secrets.
+            raise _unusable(self.uri, options, str(error)) from None
 
     def uri_of(self, path: str) -> str:
         return f"{self.uri}/{quote(check_path(path), safe='/$')}"
@@ -247,6 +252,24 @@ def _guard(what: str, call: Callable[[], T]) -> T:
         raise
     except (BaseError, OSError) as error:
         raise errors.translate(error, what) from error
+
+
+def _unusable(uri: str, options: Mapping[str, str], text: str) -> errors.InvalidInputError:
+    """Return the error for a root and options of which obstore makes no store."""
+    if "Account must be specified" in text:
+        return errors.InvalidInputError(
+            f"root '{uri}' names a container but no Azure storage account; give "
+            "storage.azure_storage_account_name, set AZURE_STORAGE_ACCOUNT_NAME in the "
+            "environment, or name it in the root: abfss://container@account.dfs.core.windows.net/x"
+        )
+    for key, value in options.items():
+        if len(value) > 3:
+            text = text.replace(value, f"<storage.{key}>")
+    # obstore's first words name a store, and not always the right one.
+    why = re.sub(r"^Generic \w+ error: ", "", text.split("\n", 1)[0])
+    return errors.InvalidInputError(
+        f"root '{uri}' cannot be used: {why}. Check the root and the storage.* options."
+    )
 
 
 def _split_options(uri: str, options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:

@@ -111,9 +111,15 @@ def checkout(
         # Asked for a version of a branch that is not there, Lance misses the version.
         with lance_errors(what):
             if named is not None and named not in dataset.branches.list():
-                raise TableBranchNotFoundError(f"{what}: no branch '{named}'") from error
+                raise TableBranchNotFoundError(
+                    f"{what}: no branch '{named}'; list_table_branches shows those there are"
+                ) from error
+            newest = f"the latest is {dataset.latest_version}, and " if named is None else ""
         where = "" if named is None else f" on branch '{named}'"
-        raise TableVersionNotFoundError(f"{what}: no version {version}{where}") from error
+        raise TableVersionNotFoundError(
+            f"{what}: no version {version}{where}; "
+            f"{newest}list_table_versions shows those there are"
+        ) from error
 
 
 def transaction_id(dataset: lance.LanceDataset) -> str | None:
@@ -169,6 +175,13 @@ _RULES: Final[tuple[_Rule, ...]] = (
     _rule(r"lanceerror\((schema|arrow|index)\)|not supported: ", InvalidInputError),
 )
 
+# Lance says what is missing; this says where to look for what is there.
+_NEXT: Final[dict[type[LanceNamespaceError], str]] = {
+    TableTagNotFoundError: "; list_table_tags shows those there are",
+    TableBranchNotFoundError: "; list_table_branches shows those there are",
+    TableIndexNotFoundError: "; list_table_indices shows those there are",
+}
+
 # Messages that come through Rust but are about the machine, whatever their Python class.
 _MACHINE: Final = re.compile(
     r"^(namespace error|lanceerror\(io\)|encountered internal error)", re.I
@@ -185,7 +198,7 @@ def classify(error: Exception, what: str) -> LanceNamespaceError:
         return ConcurrentModificationError(f"{what}: another writer was first. {advice}")
     for pattern, kind in _RULES:
         if pattern.search(text):
-            return kind(f"{what}: {_readable(text)}")
+            return kind(f"{what}: {_readable(text)}{_NEXT.get(kind, '')}")
     if isinstance(error, _CALLER) and not _MACHINE.match(text):
         return InvalidInputError(f"{what}: {_readable(text)}")
     return translate(error, what)

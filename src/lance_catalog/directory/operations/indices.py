@@ -212,7 +212,10 @@ def describe_table_index_stats(
     with lance_errors("describe_table_index_stats"):
         found = [index for index in dataset.describe_indices() if index.name == name]
         if not found:
-            raise TableIndexNotFoundError(f"describe_table_index_stats: no index '{name}'")
+            raise TableIndexNotFoundError(
+                f"describe_table_index_stats: no index '{name}'; "
+                "list_table_indices shows those there are"
+            )
         index, rows = found[0], dataset.count_rows()
     metric = index.details.get("metric_type")
     return DescribeTableIndexStatsResponse(

@@ -73,7 +73,9 @@ def get_table_tag_version(
     with lance_errors("get_table_tag_version"):
         tag = dataset.tags.list().get(request.tag)
     if tag is None:
-        raise TableTagNotFoundError(f"get_table_tag_version: no tag '{request.tag}'")
+        raise TableTagNotFoundError(
+            f"get_table_tag_version: no tag '{request.tag}'; list_table_tags shows those there are"
+        )
     return GetTableTagVersionResponse(version=tag["version"], branch=tag["branch"])
 
 
@@ -162,5 +164,7 @@ def _reference(
     if branch is None or branch == MAIN:
         return None, version
     if branch not in dataset.branches.list():
-        raise TableBranchNotFoundError(f"no branch '{branch}'")
+        raise TableBranchNotFoundError(
+            f"no branch '{branch}'; list_table_branches shows those there are"
+        )
     return branch, version
