@@ -223,7 +223,7 @@ class Attempt:
         return self.view.layered(dataset.version, layer, states, dict(dataset.metadata))
 
     def _note(self, fragments: Sequence[Any]) -> None:
-        self._files += [f"data/{file.path}" for part in fragments for file in part.files]
+        self._files += [f"data/{file._path}" for part in fragments for file in part.files]
 
     def _note_deletions(self, fragment: Any) -> None:
         made = json.loads(fragment.deletion_file.json())
