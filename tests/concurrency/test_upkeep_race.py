@@ -21,11 +21,11 @@ from lance_catalog.maintenance.check import check
 from lance_catalog.manifest.log import ManifestLog
 from tests.concurrency.racing import Racers, flat, open_catalog
 
-#: Operations of each writer in `make test`, and of native, which is given no head start there;
-#: seconds in `make soak`.
+#: Operations of each writer at least, and of native at most in `make test`; for how many seconds
+#: they go on, so that versions expire while they write.
 OPERATIONS = 15
 NATIVE = 40
-SECONDS = 60.0
+SECONDS = {False: 4.0, True: 60.0}
 #: How long versions stay: longer than any commit takes, far shorter than the race.
 KEEP_MS = 1_500
 LEAST_CONFLICTS = 20
@@ -43,7 +43,7 @@ def write(
     barrier.wait()
     end = time.monotonic() + seconds
     step = 0
-    while step < operations or (seconds and time.monotonic() < end):
+    while step < operations or time.monotonic() < end:
         name = f"w{number}_{step:05}"
         ns.create_namespace({"id": [name]})
         there.append(name)
@@ -110,7 +110,7 @@ def test_upkeep_beside_writers(racers: Racers, tmp_path: Path, full: bool) -> No
 
     beside = [Beside(look_after), Beside(write_natively)]
     try:
-        answers = racers.race(write, root, OPERATIONS, SECONDS if full else 0.0)
+        answers = racers.race(write, root, OPERATIONS, SECONDS[full])
     finally:
         for thread in beside:
             thread.stop()

@@ -28,6 +28,13 @@ __all__ = ["Turn"]
 _PATIENCE: Final = 2.0
 #: Seconds without another writer's version after which we stop taking turns.
 _QUIET: Final = 1.0
+#: Seconds a turn lasts at most, and how long it is kept for a next commit.
+_SLICE: Final = 0.04
+_IDLE: Final = 0.002
+#: Seconds we leave to those who wait, before we ask again.
+_YIELD: Final = 0.001
+#: Seconds without turns after one that did not come.
+_DISTRUST: Final = 10.0
 
 
 class _Waiter:
@@ -62,12 +69,21 @@ class _Waiter:
 
 
 class Turn:
-    """The turns of one process on one root. Used by one thread at a time."""
+    """The turns of one process on one root. Commits of one thread at a time use it.
+
+    A turn lasts for a slice of time, not for one commit: what a process writes in a row needs no
+    reading of what others wrote, which is most of a contended commit's work. It ends early when
+    no further commit comes.
+    """
 
     def __init__(self, store: Store) -> None:
         self._name = hashlib.sha256(store.uri.encode()).hexdigest()[:32]
+        self._state = threading.Condition()
         self._file: int | None = None
-        self._met = float("-inf")
+        self._busy = False
+        self._began = self._ended = 0.0
+        self._met = self._avoid = float("-inf")
+        self._watch: threading.Thread | None = None
 
     @property
     def held(self) -> bool:
@@ -79,18 +95,28 @@ class Turn:
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """Hold the turn for a while, if others write and it can be had."""
+        """Hold the turn for a commit, if others write and it can be had."""
+        with self._state:
+            self._busy = True
         try:
-            if time.monotonic() - self._met < _QUIET:
+            if not self.held and time.monotonic() - self._met < _QUIET:
                 self.wait()
             yield
         finally:
-            self.end()
+            with self._state:
+                self._busy = False
+                self._ended = time.monotonic()
+                if self._file is not None:
+                    self._end_or_watch()
 
     def wait(self) -> None:
-        """Wait for the turn, a limited time."""
-        if self.held or fcntl is None:
+        """Wait for the turn, a limited time; for whoever commits."""
+        now = time.monotonic()
+        if self.held or fcntl is None or now < self._avoid:
             return
+        if now - self._ended < _YIELD:
+            # We had it just now. Who waits is woken, but who asks again first would be served.
+            time.sleep(_YIELD)
         try:
             number = self._open()
         except OSError:
@@ -99,16 +125,49 @@ class Turn:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             if not _Waiter(number).arrives_within(_PATIENCE):
+                # Somebody sits on it, stopped perhaps: go without for a while.
+                self._avoid = time.monotonic() + _DISTRUST
                 return
-        self._file = number
+        with self._state:
+            self._file, self._began = number, time.monotonic()
 
     def _open(self) -> int:
         folder = os.path.join(tempfile.gettempdir(), f"lance-catalog-turns-{os.getuid()}")
         os.makedirs(folder, mode=0o700, exist_ok=True)
         return os.open(os.path.join(folder, self._name), os.O_CREAT | os.O_RDWR, 0o600)
 
-    def end(self) -> None:
-        """Give the turn back."""
+    def _end_or_watch(self) -> None:
+        if self._ended - self._began >= _SLICE:
+            self._end()
+        elif self._watch is None:
+            self._watch = threading.Thread(
+                target=self._watching, name="lance-catalog-turn", daemon=True
+            )
+            self._watch.start()
+        else:
+            self._state.notify()
+
+    def _watching(self) -> None:
+        """Give the turn back when its holder has nothing more to write."""
+        with self._state:
+            while True:
+                if self._file is None or self._busy:
+                    if not self._state.wait(_QUIET) and self._file is None:
+                        self._watch = None
+                        return
+                    continue
+                left = self._ended + _IDLE - time.monotonic()
+                if left <= 0:
+                    self._end()
+                else:
+                    self._state.wait(left)
+
+    def _end(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+    def end(self) -> None:
+        """Give the turn back now."""
+        with self._state:
+            self._end()

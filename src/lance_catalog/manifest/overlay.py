@@ -8,7 +8,7 @@ instead of all of it, a lookup asks a handful of dicts, and a pinned snapshot st
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from heapq import merge
 from typing import Final
@@ -29,7 +29,7 @@ MISSING: Final = Missing()
 class Layer:
     """Rows added and, as None, rows removed; found by id, by place and in order."""
 
-    __slots__ = ("_ordered", "_places", "_unusual", "rows")
+    __slots__ = ("_fragments", "_ordered", "_places", "_unusual", "rows")
 
     def __init__(self, rows: dict[str, Entry | None] | None = None) -> None:
         self.rows: dict[str, Entry | None] = {} if rows is None else rows
@@ -37,6 +37,7 @@ class Layer:
         self._ordered: dict[int, list[str]] | None = None
         self._places: dict[str, set[str]] | None = None
         self._unusual: set[str] | None = None
+        self._fragments: dict[int, list[str]] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -46,6 +47,7 @@ class Layer:
         known = key in self.rows
         before = self.rows.get(key)
         self.rows[key] = entry
+        self._fragments = None
         if self._ordered is not None and not known:
             insort(self._ordered.setdefault(key.count(DELIMITER), []), key)
         if self._places is not None:
@@ -85,6 +87,16 @@ class Layer:
                     places.setdefault(entry.location, set()).add(key)
             self._places = places
         return self._places.get(location, ())
+
+    def within(self, fragment: int) -> Iterable[str]:
+        """Return the keys of the rows that lie in a fragment."""
+        if self._fragments is None:
+            fragments: dict[int, list[str]] = {}
+            for key, entry in self.rows.items():
+                if entry is not None:
+                    fragments.setdefault(entry.address >> 32, []).append(key)
+            self._fragments = fragments
+        return self._fragments.get(fragment, ())
 
     def unusual(self) -> Iterable[str]:
         """Return the keys of the rows whose location is not one plain path component."""
@@ -139,22 +151,28 @@ class Overlay:
 
     def at_location(self, location: str) -> list[Entry]:
         """Return the rows here with exactly this location."""
-        found: list[Entry] = []
-        for layer in self.layers:
-            for key in layer.at(location):
-                entry = self.get(key)
-                if isinstance(entry, Entry) and entry is layer.rows[key]:
-                    found.append(entry)
-        return found
+        return self._current(lambda layer: layer.at(location))
 
-    def unusual(self) -> list[Entry]:
-        """Return the rows whose location is not one plain path component."""
+    def in_fragments(self, fragments: Iterable[int]) -> list[Entry]:
+        """Return the rows here that lie in some fragments."""
+        return [
+            entry
+            for number in fragments
+            for entry in self._current(lambda layer, number=number: layer.within(number))  # type: ignore[misc]
+        ]
+
+    def _current(self, keys: Callable[[Layer], Iterable[str]]) -> list[Entry]:
+        """Return the rows that layers name by some keys and no newer layer changed."""
         return [
             entry
             for layer in self.layers
-            for key in layer.unusual()
+            for key in keys(layer)
             if isinstance(entry := self.get(key), Entry) and entry is layer.rows[key]
         ]
+
+    def unusual(self) -> list[Entry]:
+        """Return the rows whose location is not one plain path component."""
+        return self._current(Layer.unusual)
 
     def rows(self) -> Iterator[tuple[str, Entry | None]]:
         """Yield every changed key with what became of it."""

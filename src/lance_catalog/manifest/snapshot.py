@@ -127,8 +127,16 @@ class Base:
             values = [column[start:stop].to_pylist() for column in columns]
             yield from map(Entry, *values, self.addresses[start:stop].tolist())
 
+    @cached_property
+    def _fragments(self) -> frozenset[int]:
+        return frozenset(np.unique(self.addresses >> np.uint64(32)).tolist())
+
     def in_fragments(self, fragments: Iterable[int]) -> list[Entry]:
-        wanted = np.isin(self.addresses >> np.uint64(32), np.fromiter(fragments, dtype=np.uint64))
+        # Mostly none: what changes is what came last.
+        known = [number for number in fragments if number in self._fragments]
+        if not known:
+            return []
+        wanted = np.isin(self.addresses >> np.uint64(32), np.array(known, dtype=np.uint64))
         return [self.entry(int(index)) for index in np.flatnonzero(wanted)]
 
     @cached_property
@@ -255,12 +263,7 @@ class Snapshot:
     def rows_in(self, fragments: set[int]) -> list[Entry]:
         """Return the rows that lie in some fragments."""
         found = [e for e in self.base.in_fragments(fragments) if e.object_id not in self.overlay]
-        found += [
-            entry
-            for _, entry in self.overlay.rows()
-            if entry is not None and entry.address >> 32 in fragments
-        ]
-        return found
+        return found + self.overlay.in_fragments(fragments)
 
     def replaced(
         self,

@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import lance
 import pyarrow as pa
@@ -17,7 +17,7 @@ from lance_catalog.errors import CommitOutcomeUnknownError, LanceNamespaceError
 from lance_catalog.failpoints import hit
 from lance_catalog.manifest.change import Change
 from lance_catalog.manifest.overlay import Layer
-from lance_catalog.manifest.reading import fragment_states
+from lance_catalog.manifest.reading import entries_of, fragment_states
 from lance_catalog.manifest.schema import (
     DIRECTORY,
     SCHEMA,
@@ -34,6 +34,9 @@ from lance_catalog.storage.manifests import Naming, leave_hint, newest_versions
 from lance_catalog.storage.port import Store
 
 __all__ = ["Attempt", "Landed"]
+
+#: Rows moved by a merge that the next snapshot takes over one by one; more are read back.
+_MOVED: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +152,19 @@ class Attempt:
             else:
                 updated.append(after)
                 self._note_deletions(after)
-        new = self._write(change, merge)
+        new, moved = self._write(change, merge)
         if not removed and not updated:
             return lance.LanceOperation.Append(new), change.add, False
         operation = lance.LanceOperation.Update(
             removed_fragment_ids=removed, updated_fragments=updated, new_fragments=new
         )
-        return operation, change.add, bool(merge)
+        return operation, (*(moved or ()), *change.add), moved is None
 
-    def _write(self, change: Change, merge: Sequence[int]) -> list[Any]:
+    def _write(
+        self, change: Change, merge: Sequence[int]
+    ) -> tuple[list[Any], Sequence[Entry] | None]:
+        """Return the new fragments, and the rows that moved into them; None if those are many."""
+        moved: Sequence[Entry] | None = ()
         schema = self.workshop.dataset.schema
         carried = [self._others(change.replaces.get(entry.object_id)) for entry in change.add]
         table = rows_table(change.add, carried, schema)
@@ -170,10 +177,11 @@ class Attempt:
                 with_row_address=True,
             ).to_table()
             keep = [address not in gone for address in rows["_rowaddr"].to_pylist()]
-            kept = rows.filter(pa.array(keep, pa.bool_())).drop_columns(["_rowaddr"])
+            kept = rows.filter(pa.array(keep, pa.bool_()))
+            moved = entries_of(kept) if kept.num_rows <= _MOVED else None
             table = pa.concat_tables([kept.select(schema.names).cast(schema), table])
         if table.num_rows == 0:
-            return []
+            return [], moved
         fragments: list[Any] = write_fragments(
             table,
             self.opened(False),
@@ -181,7 +189,7 @@ class Attempt:
             data_storage_version=self.workshop.dataset.data_storage_version,
         )
         self._note(fragments)
-        return fragments
+        return fragments, moved
 
     def _others(self, replaced: Entry | None) -> dict[str, object] | None:
         if replaced is None:
@@ -218,8 +226,11 @@ class Attempt:
                 return None
             layer.set(entry.object_id, None)
         for offset, row in enumerate(rows):
-            if row.object_type != VERSION_TYPE:
-                layer.set(row.object_id, replace(row, address=(fresh[0] << 32) | offset))
+            if row.object_type == VERSION_TYPE:
+                continue
+            if layer.rows.get(row.object_id) or row.object_id in self.view.base.duplicates:
+                return None
+            layer.set(row.object_id, replace(row, address=(fresh[0] << 32) | offset))
         return self.view.layered(dataset.version, layer, states, dict(dataset.metadata))
 
     def _note(self, fragments: Sequence[Any]) -> None:
