@@ -25,11 +25,10 @@ from lance_catalog.identifiers import (
     is_internal_key,
     name_of,
     parent_of,
-    split_key,
 )
 from lance_catalog.lifecycle.locations import SUFFIX, normalise
 from lance_catalog.manifest import PointView, Snapshot
-from lance_catalog.model import Entry
+from lance_catalog.model import Entry, Kind
 
 __all__ = [
     "FoundTable",
@@ -190,11 +189,7 @@ def tables_in(ctx: Context, view: Snapshot, parent: Identifier, after: str | Non
     if ctx.mode is Mode.V1:
         yield from (n for n in listing.list_names(ctx.store) if after is None or n > after)
         return
-    rows = (
-        split_key(entry.object_id)[1]
-        for entry in view.children(encode(parent), after)
-        if entry.is_table
-    )
+    rows = view.names(encode(parent), Kind.TABLE.value, after)
     if ctx.mode is Mode.V2 or parent:
         yield from rows
         return

@@ -75,7 +75,7 @@ def declare(
         path = f"{place}/{RESERVED}"
         with storage_errors(f"declaring '{format_text(names)}'"):
             # Unique: an object store tells its own retry from a rival by the bytes.
-            made = ctx.store.put_if_absent(path, RESERVED_BODY + b" " + uuid.uuid4().hex.encode())
+            made = ctx.store.put_flag(path, RESERVED_BODY + b" " + uuid.uuid4().hex.encode())
         if not made:
             raise TableAlreadyExistsError(
                 f"table '{format_text(names)}' was declared by somebody else just now"

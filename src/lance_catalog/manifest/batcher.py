@@ -31,6 +31,10 @@ MAX_WAITING: Final = 4096
 #: Changes folded into one version.
 MAX_BATCH: Final = 512
 
+#: From this many members on a batch is large, and seconds its members get to come again.
+_LARGE: Final = 8
+_GATHER: Final = 0.003
+
 Plan = Callable[[Snapshot], tuple[Change, Any]]
 
 
@@ -87,6 +91,7 @@ class Batcher:
         self._lock = threading.Lock()
         self._waiting: deque[Ticket] = deque()
         self._leader: Ticket | None = None
+        self._last = 0
 
     def run(self, ticket: Ticket) -> Any:
         """Queue a change, and return its outcome when it is known."""
@@ -136,11 +141,24 @@ class Batcher:
             self._hand_over()
 
     def _take(self) -> list[Ticket]:
+        self._gather()
         with self._lock:
             batch = list(islice(self._waiting, MAX_BATCH))
             for _ in batch:
                 self._waiting.popleft()
+            self._last = len(batch)
             return batch
+
+    def _gather(self) -> None:
+        """After a large batch, let those it woke queue up again: one version more for all of them.
+
+        A lone caller never waits here, nor does anyone after a small batch.
+        """
+        if self._last <= _LARGE:
+            return
+        end = time.perf_counter() + _GATHER
+        while len(self._waiting) < self._last * 3 // 4 and time.perf_counter() < end:
+            time.sleep(0.0001)
 
     def _fail(self, batch: list[Ticket], own: Ticket, error: Exception) -> None:
         for ticket in batch:

@@ -91,6 +91,10 @@ class _Around(Store):
     def put(self, path: str, data: bytes) -> None:
         self._do("put", path, lambda: self.inner.put(path, data))
 
+    def put_flag(self, path: str, data: bytes) -> bool:
+        # Counted and broken as what it is on most stores.
+        return self._do("put_if_absent", path, lambda: self.inner.put_flag(path, data))
+
     def put_hint(self, path: str, data: bytes) -> None:
         return self._do("put_hint", path, lambda: self.inner.put_hint(path, data))
 

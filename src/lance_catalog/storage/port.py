@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from itertools import chain, islice
 
 __all__ = ["Content", "Level", "Names", "ObjectInfo", "Progress", "Store", "check_path"]
@@ -137,6 +138,13 @@ class Store(ABC):
         bytes: callers that race put something unique into them.
         """
 
+    def put_flag(self, path: str, data: bytes) -> bool:
+        """As :meth:`put_if_absent`, for a file that says all by being there.
+
+        Readers may find it empty for a moment.
+        """
+        return self.put_if_absent(path, data)
+
     @abstractmethod
     def copy(self, source: str, target: str) -> None:
         """Copy an object over whatever is at the target."""
@@ -190,6 +198,7 @@ class Store(ABC):
         return next(iter(self.list_tree(prefix)), None) is not None
 
 
+@lru_cache(maxsize=4096)
 def check_path(path: str) -> str:
     """Refuse a path that could leave the root: the last line of defence, not the first."""
     parts = path.split("/")
