@@ -69,6 +69,11 @@ def agree(snapshot: Snapshot, model: Model) -> None:
         assert {e.object_id for e in snapshot.descendants(parent)} == below(model, parent)
         assert snapshot.has_children(parent) == bool(below(model, parent))
         names = [k[len(parent) + 1 :] if parent else k for k in expected]
+        for one in ("table", "namespace"):
+            of = [n for n, k in zip(names, expected, strict=True) if model[k].object_type == one]
+            assert list(snapshot.names(parent, one)) == of
+            for after in {*of, "a", "0"}:
+                assert list(snapshot.names(parent, one, after)) == [n for n in of if n > after]
         for after in {*names, "a", "0", "\U0010ffff"}:
             rest = [n for n in names if n > after]
             found = [e.object_id for e in snapshot.children(parent, after)]

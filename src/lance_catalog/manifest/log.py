@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 import lance
@@ -239,7 +240,11 @@ class ManifestLog:
             latest = self._latest
         if latest.version:
             version = latest.version
-            self.care.after_commit(version, lambda: self._opened_at(version), latest.naming)
+            opened = partial(self._opened_at, version)
+            now = self.care.after_commit(version, opened, latest.naming)
+            if version == self._landed:
+                # Our own work: no reason to take turns.
+                self._landed = now
 
     def _adopt(self, view: Snapshot, landed: Landed) -> None:
         """Take over our own commit without reading it back, if nothing else moved meanwhile."""

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import compress
 from typing import Final
 
 import numpy as np
@@ -36,6 +37,7 @@ _AFTER: Final = chr(ord(DELIMITER) + 1)
 _OVERLAY_MIN: Final = 1024
 _OVERLAY_SHARE: Final = 16
 _BATCH: Final = 128
+_REMEMBERED: Final = 8192
 
 
 @dataclass(frozen=True)
@@ -117,11 +119,20 @@ class Base:
         return low
 
     def find(self, key: str) -> Entry | None:
+        if key in self._found:
+            return self._found[key]
         depth = key.count(DELIMITER)
         rows = self.slice_of(depth, key, None)
-        if len(rows) and self._ids[rows.start].as_py() == key:
-            return self.entry(rows.start)
-        return None
+        here = len(rows) > 0 and self._ids[rows.start].as_py() == key
+        if len(self._found) >= _REMEMBERED:
+            self._found.clear()
+        found = self._found[key] = self.entry(rows.start) if here else None
+        return found
+
+    @cached_property
+    def _found(self) -> dict[str, Entry | None]:
+        """What was asked for lately: some tables are asked for all the time."""
+        return {}
 
     def entries(self, rows: range) -> Iterator[Entry]:
         """Yield a range of rows, converted in small batches: a page costs the page."""
@@ -130,12 +141,26 @@ class Base:
             values = [column[start:stop].to_pylist() for column in self._columns]
             yield from map(Entry, *values, self.addresses[start:stop].tolist())
 
-    def kinds(self, rows: range) -> Iterator[tuple[str, str]]:
-        """Yield (object_id, object_type) of a range of rows, in small batches."""
-        ids, types = self._columns[:2]
+    def ids_of(self, kind: str, rows: range) -> Iterator[str]:
+        """Yield the ids of the rows of one kind in a range, in small batches."""
+        ids = self._columns[0]
+        wanted = self._is_of(kind)
         for start in range(rows.start, rows.stop, _BATCH):
             stop = min(start + _BATCH, rows.stop)
-            yield from zip(ids[start:stop].to_pylist(), types[start:stop].to_pylist(), strict=True)
+            chosen = wanted[start:stop]
+            found = ids[start:stop].to_pylist()
+            yield from found if chosen.all() else compress(found, chosen)
+
+    def _is_of(self, kind: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        found = self._masks.get(kind)
+        if found is None:
+            mask = pc.equal(self._columns[1], kind).to_numpy(zero_copy_only=False)
+            found = self._masks[kind] = mask.astype(np.bool_)
+        return found
+
+    @cached_property
+    def _masks(self) -> dict[str, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+        return {}
 
     @cached_property
     def _fragments(self) -> frozenset[int]:
@@ -236,10 +261,10 @@ class Snapshot:
             return
         previous = skip
         # Up to the end of the depth: where the parent ends shows on the way, for one look less.
-        for key, found in self.base.kinds(self.base.slice_of(depth, low, None)):
+        for key in self.base.ids_of(kind, self.base.slice_of(depth, low, None)):
             if high is not None and key >= high:
                 return
-            if found == kind and key != previous:
+            if key != previous:
                 yield key[cut:]
             previous = key
 

@@ -142,23 +142,28 @@ class Upkeep:
         self.retention = Retention(store, uri)
         self._looked: dict[str, int] = {}
 
-    def after_commit(self, version: int, opened: Callable[[], Any], naming: Naming) -> None:
-        """Do what is due. ``opened`` gives Lance's handle at this version, if that is needed.
+    def after_commit(self, version: int, opened: Callable[[], Any], naming: Naming) -> int:
+        """Do what is due, and return the latest version we know of then.
 
-        Failing is no harm: the next commit tries.
+        ``opened`` gives Lance's handle at this version, if that is needed. Failing is no harm:
+        the next commit tries.
         """
+        latest = version
         try:
             # The first versions are looked at too: a catalog has its indices from the start.
             if self._due("indices", version, 0) or version <= 2:
                 dataset = opened()
-                if indices.is_due(dataset):
-                    indices.refresh(self.store, self.uri, dataset, naming)
+                if indices.is_due(dataset) and indices.refresh(
+                    self.store, self.uri, dataset, naming
+                ):
+                    latest += 1
             # Half way between, so that no commit pays for both.
             if self.keep_ms is not None and self._due("retention", version, _EVERY // 2):
                 older = self.clock() - self.keep_ms
                 self.retention.some(opened(), naming, older_than_ms=older, limit=_AT_ONCE)
         except (OSError, RuntimeError, ValueError, LanceNamespaceError) as error:
             log.debug("upkeep of %s left for later: %s", self.uri, error)
+        return latest
 
     def _due(self, what: str, version: int, offset: int) -> bool:
         """Whether it is time: at certain versions, or when others took those away from us.

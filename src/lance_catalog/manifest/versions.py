@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lance_catalog.storage.manifests import (
+    HINT,
     Naming,
     hinted_version,
     manifest_name,
@@ -43,6 +44,7 @@ class VersionFinder:
     def __init__(self, store: Store, directory: str) -> None:
         self._store = store
         self._directory = directory
+        self._hinted: tuple[str | None, int] | None = None
 
     def find(self, known: Latest) -> Latest:
         """Return the latest version, starting from what is known; ``NONE`` without a table."""
@@ -51,7 +53,7 @@ class VersionFinder:
         # The hint alone is no place to start from: a native writer that slept across a clean-up
         # commits into the past and leaves the hint there (tests/interop/test_sleepers.py). Step
         # by step from a version that is still there no gap is overlooked.
-        hint = hinted_version(self._store, self._directory)
+        hint = self._hint()
         start = self._look(known.version, known.naming)
         if start is None:
             return self._from_listing()
@@ -61,6 +63,14 @@ class VersionFinder:
                 return start if start.version >= hint else self._from_listing()
             start = after
         return self._from_listing()
+
+    def _hint(self) -> int:
+        """Return what the hint says, read only when it was written since."""
+        info = self._store.head(f"{self._directory}/_versions/{HINT}")
+        tag = None if info is None else info.e_tag
+        if self._hinted is None or self._hinted[0] != tag or tag is None:
+            self._hinted = (tag, hinted_version(self._store, self._directory))
+        return self._hinted[1]
 
     def _look(self, version: int, naming: Naming) -> Latest | None:
         if version == 0:

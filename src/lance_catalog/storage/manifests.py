@@ -11,6 +11,7 @@ from typing import Final
 from lance_catalog.storage.port import Store
 
 __all__ = [
+    "HINT",
     "Naming",
     "hinted_version",
     "leave_hint",
