@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_catalog.identifiers import DELIMITER
-from lance_catalog.manifest.overlay import Layer, Missing, Overlay
+from lance_catalog.manifest.overlay import MISSING, Layer, Missing, Overlay
 from lance_catalog.manifest.schema import COLUMNS
 from lance_catalog.model import Entry
 
@@ -119,18 +119,20 @@ class Base:
         return low
 
     def find(self, key: str) -> Entry | None:
-        if key in self._found:
-            return self._found[key]
+        known = self._found.get(key, MISSING)
+        if not isinstance(known, Missing):
+            return known
         depth = key.count(DELIMITER)
         rows = self.slice_of(depth, key, None)
         here = len(rows) > 0 and self._ids[rows.start].as_py() == key
         if len(self._found) >= _REMEMBERED:
             self._found.clear()
-        found = self._found[key] = self.entry(rows.start) if here else None
+        found = self.entry(rows.start) if here else None
+        self._found[key] = found
         return found
 
     @cached_property
-    def _found(self) -> dict[str, Entry | None]:
+    def _found(self) -> dict[str, Entry | Missing | None]:
         """What was asked for lately: some tables are asked for all the time."""
         return {}
 
