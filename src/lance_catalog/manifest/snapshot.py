@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import compress
+from itertools import compress, pairwise
 from typing import Final
 
 import numpy as np
@@ -38,6 +38,7 @@ _OVERLAY_MIN: Final = 1024
 _OVERLAY_SHARE: Final = 16
 _BATCH: Final = 128
 _REMEMBERED: Final = 8192
+_SAMPLED: Final = 64
 
 
 @dataclass(frozen=True)
@@ -104,11 +105,19 @@ class Base:
         """Return the rows of one depth with low ≤ object_id < high."""
         if depth + 1 >= len(self.starts):
             return range(0)
-        start, stop = self.starts[depth], self.starts[depth + 1]
-        first = self._bisect(low, start, stop)
-        return range(first, stop if high is None else self._bisect(high, first, stop))
+        stop = self.starts[depth + 1] if high is None else self._bisect(depth, high)
+        first = self._bisect(depth, low)
+        return range(first, max(first, stop))
 
-    def _bisect(self, key: str, low: int, high: int) -> int:
+    def _bisect(self, depth: int, key: str) -> int:
+        """Return the first row of a depth whose id is not below a key, or where the depth ends.
+
+        Every 64th id is a plain string, found at once; Arrow's are unwrapped for the rest only.
+        """
+        start, stop = self.starts[depth], self.starts[depth + 1]
+        step = bisect_left(self._samples[depth], key)
+        low = start + max(step - 1, 0) * _SAMPLED
+        high = min(start + step * _SAMPLED, stop)
         ids = self._ids
         while low < high:
             middle = (low + high) // 2
@@ -117,6 +126,14 @@ class Base:
             else:
                 high = middle
         return low
+
+    @cached_property
+    def _samples(self) -> tuple[list[str], ...]:
+        """Every 64th id of each depth, beginning with its first."""
+        return tuple(
+            self._ids.take(pa.array(range(start, stop, _SAMPLED), pa.int64())).to_pylist()
+            for start, stop in pairwise(self.starts)
+        )
 
     def find(self, key: str) -> Entry | None:
         known = self._found.get(key, MISSING)

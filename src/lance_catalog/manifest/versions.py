@@ -45,11 +45,15 @@ class VersionFinder:
         self._store = store
         self._directory = directory
         self._hinted: tuple[str | None, int] | None = None
+        self._settled: tuple[Latest, tuple[tuple[str, str | None], ...], str] | None = None
 
     def find(self, known: Latest) -> Latest:
         """Return the latest version, starting from what is known; ``NONE`` without a table."""
         if self._store.remote:
             return self._from_listing()
+        settled = self._settled
+        if settled is not None and settled[0] == known and self._store.unchanged(*settled[1:]):
+            return known
         # The hint alone is no place to start from: a native writer that slept across a clean-up
         # commits into the past and leaves the hint there (tests/interop/test_sleepers.py). Step
         # by step from a version that is still there no gap is overlooked.
@@ -60,7 +64,10 @@ class VersionFinder:
         for _ in range(_STEPS):
             after = self._look(start.version + 1, start.naming)
             if after is None:
-                return start if start.version >= hint else self._from_listing()
+                if start.version < hint:
+                    return self._from_listing()
+                self._settle(start)
+                return start
             start = after
         return self._from_listing()
 
@@ -72,11 +79,22 @@ class VersionFinder:
             self._hinted = (tag, hinted_version(self._store, self._directory))
         return self._hinted[1]
 
+    def _settle(self, latest: Latest) -> None:
+        """Note what the next look has to find as it is now, for nothing to have changed."""
+        assert self._hinted is not None
+        present = (
+            (self._path(latest.version, latest.naming), latest.e_tag),
+            (f"{self._directory}/_versions/{HINT}", self._hinted[0]),
+        )
+        self._settled = (latest, present, self._path(latest.version + 1, latest.naming))
+
+    def _path(self, version: int, naming: Naming) -> str:
+        return f"{self._directory}/_versions/{manifest_name(version, naming)}"
+
     def _look(self, version: int, naming: Naming) -> Latest | None:
         if version == 0:
             return None
-        path = f"{self._directory}/_versions/{manifest_name(version, naming)}"
-        info = self._store.head(path)
+        info = self._store.head(self._path(version, naming))
         return Latest(version, naming, info.e_tag) if info is not None and info.size else None
 
     def _from_listing(self) -> Latest:

@@ -91,6 +91,9 @@ class _Around(Store):
     def put(self, path: str, data: bytes) -> None:
         self._do("put", path, lambda: self.inner.put(path, data))
 
+    def unchanged(self, present: Sequence[tuple[str, str | None]], absent: str) -> bool:
+        return self._do("unchanged", absent, lambda: self.inner.unchanged(present, absent))
+
     def put_flag(self, path: str, data: bytes) -> bool:
         # Counted and broken as what it is on most stores.
         return self._do("put_if_absent", path, lambda: self.inner.put_flag(path, data))

@@ -126,6 +126,14 @@ class Store(ABC):
     def put(self, path: str, data: bytes) -> None:
         """Write an object, whole or not at all, over whatever is there."""
 
+    def unchanged(self, present: Sequence[tuple[str, str | None]], absent: str) -> bool:
+        """Whether objects still have these e_tags, and another one is not there."""
+        for path, e_tag in present:
+            info = self.head(path)
+            if (None if info is None else info.e_tag) != e_tag:
+                return False
+        return self.head(absent) is None
+
     def put_hint(self, path: str, data: bytes) -> None:
         """Leave a few bytes that readers check and may find torn. Object stores need none."""
         check_path(path)
