@@ -29,10 +29,10 @@ ROUNDS = {False: 100, True: 1000}
 LEAST_CONFLICTS = 5
 #: The longest head start of the other, in reads, by what is created and who we are.
 HEAD_STARTS = {
-    ("namespace", 0): 40,
-    ("namespace", 1): 160,
+    ("namespace", 0): 160,
+    ("namespace", 1): 500,
     ("table", 0): 1,
-    ("table", 1): 320,
+    ("table", 1): 1000,
 }
 KINDS = [
     ("namespace", "restrict"),
