@@ -279,7 +279,7 @@ class TestDenied:
         catalog.root.uri = catalog.root.folder = f"{shared}/root"
         catalog.ns = catalog.open()
         populate(catalog)
-        os.chmod(f"{shared}/root/t.lance", access)
+        os.chmod(os.path.join(catalog.root.folder, "t.lance"), access)
         found = as_nobody(catalog.properties())
         assert found["reads"]["list_tables"] == 15
         assert found["reads"]["list_all_tables"] == 15

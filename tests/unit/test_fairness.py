@@ -138,8 +138,11 @@ def test_the_watch_ends_too(turn: Turn, monkeypatch: pytest.MonkeyPatch) -> None
     turn.met_another()
     with turn.taken():
         pass
+    watch = turn._watch
+    assert watch is not None
     until(lambda: not turn.held)
     monkeypatch.setattr(fairness, "_QUIET", 0.001)
     with turn._state:
         turn._state.notify()
-    until(lambda: turn._watch is None)
+    watch.join(PATIENCE)
+    assert not watch.is_alive()

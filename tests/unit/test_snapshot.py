@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lance_catalog.manifest import snapshot as snapshots
+from lance_catalog.manifest.base import Base
 from lance_catalog.manifest.overlay import Overlay
 from lance_catalog.manifest.schema import COLUMNS
-from lance_catalog.manifest.snapshot import Base, Snapshot
+from lance_catalog.manifest.snapshot import Snapshot
 from lance_catalog.model import Entry
 
 # Few names, so that parents and children meet; with what sorts around the delimiter `$`.
@@ -209,3 +210,19 @@ def test_many_rows_page_by_slices(count: int) -> None:
     assert [e.object_id for e in after.children("", middle)] == [
         k for k in sorted(model) if k > middle
     ]
+
+
+def test_ids_between_the_samples_are_found_too() -> None:
+    """More rows than a search unwraps at once, at two depths, with gaps on every side."""
+    ids = [f"n{number:04}" for number in range(0, 1000, 2)]
+    ids += [f"n0500$t{number:04}" for number in range(1, 400, 2)]
+    snapshot = loaded(entry((one, "table", None), number) for number, one in enumerate(ids))
+    for number in range(1001):
+        for text in (f"n{number:04}", f"n0500$t{number:04}"):
+            found = snapshot.get(text)
+            assert (None if found is None else found.object_id) == (text if text in ids else None)
+    for after in (None, "n0000", "n0127", "n0128", "n0998", "a", "z"):
+        expected = [one for one in ids if "$" not in one and (after is None or one > after)]
+        assert list(snapshot.names("", "table", after)) == expected
+        assert [e.object_id for e in snapshot.children("", after)] == expected
+    assert [e.object_id for e in snapshot.descendants("n0500")] == ids[500:]

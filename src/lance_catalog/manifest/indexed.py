@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import pyarrow.compute as pc
 
+from lance_catalog.manifest.base import VERSION_TYPE
 from lance_catalog.manifest.reading import entries_of
 from lance_catalog.manifest.schema import COLUMNS
-from lance_catalog.manifest.snapshot import VERSION_TYPE
 from lance_catalog.model import Entry
 
 __all__ = ["IndexedView", "PointView"]

@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from lance_catalog.manifest.base import Base
 from lance_catalog.manifest.overlay import Overlay
 from lance_catalog.manifest.schema import COLUMNS, check_schema
-from lance_catalog.manifest.snapshot import Base, FragmentState, Snapshot
+from lance_catalog.manifest.snapshot import FragmentState, Snapshot
 from lance_catalog.model import Entry
 
 __all__ = ["advance", "entries_of", "fragment_states"]

@@ -15,6 +15,7 @@ from lance.fragment import write_fragments
 
 from lance_catalog.errors import CommitOutcomeUnknownError, LanceNamespaceError
 from lance_catalog.failpoints import hit
+from lance_catalog.manifest.base import VERSION_TYPE
 from lance_catalog.manifest.change import Change
 from lance_catalog.manifest.overlay import Layer
 from lance_catalog.manifest.reading import entries_of, fragment_states
@@ -24,7 +25,7 @@ from lance_catalog.manifest.schema import (
     STORAGE_VERSION,
     rows_table,
 )
-from lance_catalog.manifest.snapshot import VERSION_TYPE, Snapshot
+from lance_catalog.manifest.snapshot import Snapshot
 from lance_catalog.manifest.upkeep import choose_merge
 from lance_catalog.manifest.versions import Latest
 from lance_catalog.manifest.workshop import Workshop
