@@ -18,20 +18,27 @@ from lance_catalog.errors import InvalidInputError
 
 __all__ = [
     "DEFAULT_RETENTION_MS",
+    "DROP_BEHAVIORS",
     "PROPERTIES",
     "Mode",
     "Settings",
     "parse_bool",
+    "parse_choice",
     "parse_duration_ms",
+    "parse_recreate",
 ]
 
 log = logging.getLogger(__name__)
 
 STORAGE_PREFIX: Final = "storage."
+DROP_BEHAVIORS: Final = ("trash", "purge")
 #: How long old versions of the manifest stay whole: seven days.
 DEFAULT_RETENTION_MS: Final = 7 * 24 * 3600 * 1000
 #: The shortest time that commits may be told: a commit on its way must find what it builds on.
 _LEAST_RETENTION_MS: Final = 60 * 1000
+#: How long a dropped table can be brought back, and a V1 name stays closed after a contested purge.
+DEFAULT_DROP_TTL_MS: Final = 7 * 24 * 3600 * 1000
+DEFAULT_QUARANTINE_MS: Final = 5 * 60 * 1000
 _UNITS_MS: Final = {"": 1000, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 #: Every property, with one line of meaning: the reference page and the error messages read it.
@@ -44,6 +51,16 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "read_consistency_interval": "seconds a read may rely on the last look; default 0: always look",
     "manifest_retention": "how long old versions of the manifest stay, as 7d, 12h or seconds; "
     "'never' removes none; default 7d",
+    "drop_ttl": "how long a dropped table can be brought back, as 7d, 12h or seconds; 'never' "
+    "expires none; default 7d",
+    "drop_behavior": "what drop_table does: 'trash' (can be undone) or 'purge' (deletes at once); "
+    "default trash",
+    "recreate": "create_table over a dropped name: 'revive' writes a new version of the dropped "
+    "table, 'fresh' starts a new directory (not in V1); default revive",
+    "v1_redeclare": "declare_table over a dropped name in V1: 'refuse', or 'purge' the dropped "
+    "table first; default refuse",
+    "purge_quarantine": "how long a V1 name stays closed on an object store after a purge that "
+    "another process had begun, as 5m; default 5m",
     "vend_input_storage_options": "answer with the storage options given here; default false",
     "storage.*": "options of the object store, for Lance and for our own requests",
 }
@@ -79,6 +96,12 @@ class Settings:
     #: None keeps every version of the manifest for ever.
     retention_ms: int | None = DEFAULT_RETENTION_MS
     vend_storage_options: bool = False
+    #: None: dropped tables never expire.
+    drop_ttl_ms: int | None = DEFAULT_DROP_TTL_MS
+    drop_purges: bool = False
+    recreate_fresh: bool = False
+    redeclare_purges: bool = False
+    quarantine_ms: int = DEFAULT_QUARANTINE_MS
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Settings:
@@ -118,6 +141,15 @@ class Settings:
             vend_storage_options=parse_bool(
                 "vend_input_storage_options", given.get("vend_input_storage_options", False)
             ),
+            drop_ttl_ms=parse_duration_ms("drop_ttl", given.get("drop_ttl", "7d")),
+            drop_purges=parse_choice("drop_behavior", given.get("drop_behavior"), DROP_BEHAVIORS)
+            == "purge",
+            recreate_fresh=parse_recreate(given.get("recreate"), mode) == "fresh",
+            redeclare_purges=parse_choice(
+                "v1_redeclare", given.get("v1_redeclare"), ("refuse", "purge")
+            )
+            == "purge",
+            quarantine_ms=_quarantine(given.get("purge_quarantine", "5m")),
         )
 
 
@@ -131,6 +163,27 @@ def parse_bool(name: str, value: object) -> bool:
     if text in ("false", "0"):
         return False
     raise InvalidInputError(f"property '{name}' is {value!r}; expected true or false")
+
+
+def parse_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
+    """Return one of some words, the first when none is given; 13 for any other."""
+    if value is None:
+        return choices[0]
+    text = str(value).strip().lower()
+    if text not in choices:
+        raise InvalidInputError(f"'{name}' is {value!r}; expected {' or '.join(choices)}")
+    return text
+
+
+def parse_recreate(value: object, mode: Mode) -> str:
+    """Return what create_table over a dropped name does; 13 for what the mode cannot."""
+    chosen = parse_choice("recreate", value, ("revive", "fresh"))
+    if chosen == "fresh" and mode is Mode.V1:
+        raise InvalidInputError(
+            "'recreate' is 'fresh', but in V1 (manifest_enabled=false) a table's name is its "
+            "directory, so there is no other to start in; leave it out, or purge the table first"
+        )
+    return chosen
 
 
 def parse_duration_ms(name: str, value: object) -> int | None:
@@ -159,6 +212,16 @@ def _retention(value: object) -> int | None:
         raise InvalidInputError(
             f"property 'manifest_retention' is {value!r}; the shortest time is 60 seconds, and "
             "'never' keeps every version. `lance-catalog upkeep --keep 0` removes them now."
+        )
+    return found
+
+
+def _quarantine(value: object) -> int:
+    found = parse_duration_ms("purge_quarantine", value)
+    if found is None:
+        raise InvalidInputError(
+            "property 'purge_quarantine' is 'never': a name would stay closed for ever; give a "
+            "time span as 5m"
         )
     return found
 

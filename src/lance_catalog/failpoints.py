@@ -35,6 +35,16 @@ POINTS: Final = frozenset(
         "table.version_finalized",
         "table.registered",
         "table.released",
+        # create_table over a dropped table, in order.
+        "revive.data_written",
+        "revive.claimed",
+        "revive.version_staged",
+        "revive.version_finalized",
+        "revive.landed",
+        "revive.registered",
+        # undrop.
+        "undrop.claimed",
+        "undrop.registered",
         # deregister and drop in V1.
         "marker.root_written",
         "marker.nested_written",
@@ -43,7 +53,9 @@ POINTS: Final = frozenset(
         "marker.root_removed",
         # purge.
         "purge.claimed",
+        "purge.before_move",
         "purge.moved_aside",
+        "purge.batch",
         "purge.deleted",
         "purge.finished",
         # migration, in order: per table that another implementation hid, per batch, the flag.

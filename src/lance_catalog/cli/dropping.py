@@ -10,7 +10,8 @@ from lance_catalog.errors import storage_errors
 from lance_catalog.identifiers import encode
 from lance_catalog.lifecycle import markers, trash
 from lance_catalog.lifecycle.locations import SUFFIX
-from lance_catalog.lifecycle.purge import check_deletable, is_purging
+from lance_catalog.lifecycle.purge import check_deletable
+from lance_catalog.lifecycle.states import HiddenState
 
 if TYPE_CHECKING:
     from lance_catalog.directory.context import Context
@@ -35,15 +36,16 @@ def drop_step(ctx: Context, names: Identifier) -> tuple[str, str]:
 def _hidden_place(ctx: Context, names: Identifier) -> str | None:
     """Return the place of a table that was deregistered, if it was."""
     if ctx.mode is not Mode.V1:
-        former = trash.find(ctx.view(), encode(names))
-        if former is not None and not is_purging(former.hidden):
+        former = trash.find(ctx.view(), encode(names), HiddenState.DEREGISTERED)
+        if former is not None:
             return check_deletable(ctx.view(), former.entry, f"dropping '{names[-1]}'")
     if ctx.mode is Mode.V2 or len(names) > 1:
         return None
     place = names[0] + SUFFIX
     with storage_errors(f"looking at {place}"):
         marked = markers.read(ctx.store, names[0], place)
-        if marked is None or is_purging(marked) or not ctx.store.any_object(place):
+        deregistered = marked is not None and marked.state is HiddenState.DEREGISTERED
+        if not deregistered or not ctx.store.any_object(place):
             return None
     return place
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from lance_catalog.config import Mode, Settings
+from lance_catalog.lifecycle.claim_files import Terms
+from lance_catalog.lifecycle.claims import LEASE_MS
 from lance_catalog.manifest import Change, ManifestLog, PointView, Snapshot, open_log
 from lance_catalog.storage.port import Store
 
@@ -29,6 +31,8 @@ class Context:
     store: Store
     log: ManifestLog | None = None
     clock: Callable[[], int] = field(default=now_ms)
+    #: How long a claim on a hidden table lasts without a sign of life; tests shorten it.
+    lease_ms: int = LEASE_MS
 
     @classmethod
     def build(cls, settings: Settings, store: Store) -> Context:
@@ -50,6 +54,17 @@ class Context:
         if self.log is None:
             return Snapshot.empty()
         return self.log.snapshot(self.settings.read_consistency_interval)
+
+    def exact(self) -> Snapshot:
+        """Return the latest snapshot whatever ``read_consistency_interval`` says.
+
+        For every step of a protocol that looks at what others did meanwhile.
+        """
+        return Snapshot.empty() if self.log is None else self.log.snapshot()
+
+    def terms(self, *, force: bool = False) -> Terms:
+        """Return the terms on which a claim is taken now."""
+        return Terms(self.clock(), self.lease_ms, force)
 
     def glance(self) -> PointView:
         """Return a view to look up one object: on a large catalog without loading it all."""

@@ -24,8 +24,9 @@ from lance_catalog.errors import (
 )
 from lance_catalog.failpoints import hit
 from lance_catalog.lifecycle.locations import v1_name
+from lance_catalog.manifest import gated
 from lance_catalog.model import user_properties
-from lance_catalog.storage.gate import CommitGate, Outcome
+from lance_catalog.storage.gate import CommitGate
 from lance_catalog.storage.manifests import Naming, manifest_name
 from lance_catalog.storage.port import Store
 
@@ -235,34 +236,10 @@ def still_there(store: Store, manifests: Mapping[str, str]) -> bool:
 
 
 def _commit(store: Store, target: Any, transaction: Any, gate: CommitGate, directory: str) -> Any:
-    uri = store.uri_of(directory)
-    version = gate.read_version + 1
-    # Typed as any: the gate is not a whole namespace, and Lance does not ask it to be.
-    client: Any = gate
-    try:
-        return lance.LanceDataset.commit(
-            target,
-            transaction,
-            storage_options=dict(store.lance_options) or None,
-            enable_v2_manifest_paths=True,
-            max_retries=0,
-            namespace_client=client,
-            table_id=[directory],
-            namespace_client_managed_versioning=True,
-        )
-    except (OSError, RuntimeError, ValueError) as error:
-        if gate.outcome is Outcome.UNKNOWN:
-            raise CommitOutcomeUnknownError(
-                f"writing version {version} at {uri} failed ({error}) and may or may not have "
-                "landed. Look before retrying."
-            ) from error
-        if gate.outcome is Outcome.LANDED:
-            options = dict(store.lance_options) or None
-            return lance.dataset(uri, version=version, storage_options=options)
-        # Who comes to a table that is there already may fail before the gate is asked.
-        if gate.outcome is Outcome.REFUSED or _was_taken(error) or has_versions(store, directory):
-            return None
-        raise
+    # Who comes to a table that is there already may fail before the gate is asked.
+    return gated.commit(
+        gate, target, transaction, lambda error: _was_taken(error) or has_versions(store, directory)
+    )
 
 
 def discard(

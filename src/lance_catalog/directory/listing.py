@@ -16,7 +16,16 @@ from lance_catalog.lifecycle import markers
 from lance_catalog.lifecycle.locations import SUFFIX
 from lance_catalog.storage.port import Content, Names, Store
 
-__all__ = ["Scan", "exists", "hidden_names", "is_component", "list_names", "occupied", "scan"]
+__all__ = [
+    "Scan",
+    "exists",
+    "hidden_names",
+    "is_component",
+    "list_names",
+    "marked_names",
+    "occupied",
+    "scan",
+]
 
 _WHAT: Final = "listing the root"
 #: What a table with data holds, and what one that is only declared does.
@@ -83,6 +92,14 @@ def hidden_names(store: Store) -> list[str]:
         names = (p[: -len(markers.SUFFIX)] for p in root.objects if p.endswith(markers.SUFFIX))
         marked = [name for name in names if name + SUFFIX in folders]
         return sorted([*marked, *_look(store, root).nested])
+
+
+def marked_names(store: Store) -> list[str]:
+    """Return the names that have a root-level marker, sorted: one listing."""
+    with storage_errors(_WHAT):
+        found = store.list_root().objects
+    names = (path[: -len(markers.SUFFIX)] for path in found if path.endswith(markers.SUFFIX))
+    return sorted(name for name in names if is_component(name))
 
 
 def _look(store: Store, root: Names) -> Scan:

@@ -18,6 +18,7 @@ from lance_catalog.directory import (
     registration,
     table_versions,
     tables,
+    undo,
 )
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.edge import operation
@@ -31,6 +32,7 @@ from lance_catalog.directory.resolve import (
     table_id,
     tables_in,
 )
+from lance_catalog.directory.undo import TableLifecycle
 from lance_catalog.errors import TableVersionNotFoundError, UnsupportedOperationError
 from lance_catalog.identifiers import encode, from_request, name_of, parent_of
 from lance_catalog.manifest import Snapshot, housekeeping
@@ -40,7 +42,7 @@ from lance_catalog.storage import Store, open_store
 __all__ = ["DirectoryNamespace"]
 
 
-class DirectoryNamespace(DataOperations, ln.LanceNamespace):
+class DirectoryNamespace(DataOperations, TableLifecycle, ln.LanceNamespace):
     """A catalog of Lance tables in one folder or bucket prefix.
 
     ``manifest_enabled`` and ``dir_listing_enabled`` choose V1, V2 or compatibility mode (both, the
@@ -150,12 +152,30 @@ class DirectoryNamespace(DataOperations, ln.LanceNamespace):
         return ln.NamespaceExistsResponse()
 
     @operation
-    def drop_namespace(self, request: Any) -> ln.DropNamespaceResponse:
+    def drop_namespace(
+        self,
+        request: Any,
+        *,
+        ttl: str | float | None = None,
+        purge: bool | None = None,
+        force: bool | None = None,
+    ) -> ln.DropNamespaceResponse:
+        """Drop a namespace; with behavior cascade its tables go to the trash, in one commit.
+
+        ``ttl``, ``purge`` and ``force`` as in :meth:`drop_table`, for every table below.
+        """
         asked = parse(request, ln.DropNamespaceRequest)
         names = from_request(asked.id, "drop_namespace")
-        hidden = dropping.new_hidden(self._ctx)
-        taken = namespaces.drop(self._ctx, names, asked.mode, asked.behavior, hidden)
-        dropping.purge_rows(self._ctx, taken or [])
+        how = undo.drop_of(self._ctx, request, ttl, purge, force)
+        taken = namespaces.drop(
+            self._ctx,
+            names,
+            asked.mode,
+            asked.behavior,
+            lambda key: dropping.new_hidden(self._ctx, key, how),
+            force=how.force,
+        )
+        dropping.finish(self._ctx, taken or [])
         return ln.DropNamespaceResponse()
 
     # Tables.
@@ -256,7 +276,8 @@ class DirectoryNamespace(DataOperations, ln.LanceNamespace):
         asked = parse(request, ln.CreateTableRequest)
         names = table_id(self._ctx, asked.id, "create_table")
         data = stream_table(request_data, "create_table")
-        made = tables.create(self._ctx, names, asked.mode, asked.properties, data)
+        fresh = undo.starts_fresh(self._ctx, request)
+        made = tables.create(self._ctx, names, asked.mode, asked.properties, data, fresh=fresh)
         return ln.CreateTableResponse(
             location=self._ctx.store.uri_of(made.location),
             version=made.version,
@@ -312,10 +333,24 @@ class DirectoryNamespace(DataOperations, ln.LanceNamespace):
         return ln.RenameTableResponse()
 
     @operation
-    def drop_table(self, request: Any) -> ln.DropTableResponse:
+    def drop_table(
+        self,
+        request: Any,
+        *,
+        ttl: str | float | None = None,
+        purge: bool | None = None,
+        force: bool | None = None,
+    ) -> ln.DropTableResponse:
+        """Drop a table: hidden at once, its data kept until it is purged (S03).
+
+        ``ttl`` is how long it can be undropped (as ``"7d"``, seconds, or ``"never"``), by default
+        the property ``drop_ttl``. ``purge`` deletes at once. ``force`` drops a protected table.
+        All three can also come in the request's context (R13).
+        """
         asked = parse(request, ln.DropTableRequest)
         names = table_id(self._ctx, asked.id, "drop_table")
-        place, hidden = dropping.drop(self._ctx, names)
+        how = undo.drop_of(self._ctx, request, ttl, purge, force)
+        place, hidden = dropping.drop(self._ctx, names, how)
         return ln.DropTableResponse(
             id=list(names),
             location=self._uri(place),

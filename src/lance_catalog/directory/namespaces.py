@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
 from lance_catalog.config import Mode
+from lance_catalog.directory import protection
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.paging import page
 from lance_catalog.directory.resolve import (
@@ -26,6 +27,7 @@ from lance_catalog.errors import (
 from lance_catalog.identifiers import (
     Identifier,
     check_new_name,
+    decode,
     encode,
     format_text,
     is_internal_key,
@@ -34,7 +36,7 @@ from lance_catalog.identifiers import (
 )
 from lance_catalog.lifecycle import trash
 from lance_catalog.lifecycle.purge import check_deletable
-from lance_catalog.lifecycle.states import Hidden, new_drop_id
+from lance_catalog.lifecycle.states import Hidden
 from lance_catalog.lifecycle.trash import TrashRow
 from lance_catalog.manifest import Change, PointView, Snapshot
 from lance_catalog.model import (
@@ -53,6 +55,7 @@ __all__ = [
     "drop",
     "list_children",
     "normal_mode",
+    "replace_root_properties",
     "require",
 ]
 
@@ -133,6 +136,11 @@ def _create_root(ctx: Context, mode: str, properties: dict[str, str]) -> dict[st
         )
     if mode == "exist_ok":
         return describe(ctx, ())
+    return replace_root_properties(ctx, properties)
+
+
+def replace_root_properties(ctx: Context, properties: dict[str, str]) -> dict[str, str]:
+    """Set the properties of the root namespace, all of them."""
 
     def plan(view: Snapshot) -> tuple[Change, None]:
         body = json.dumps(properties, ensure_ascii=False, sort_keys=True)
@@ -186,11 +194,18 @@ def _require_empty(view: Snapshot, names: Identifier) -> None:
 
 
 def drop(
-    ctx: Context, names: Identifier, mode: str | None, behavior: str | None, hidden: Hidden
+    ctx: Context,
+    names: Identifier,
+    mode: str | None,
+    behavior: str | None,
+    hiding: Callable[[str], Hidden],
+    *,
+    force: bool = False,
 ) -> list[TrashRow] | None:
     """Drop a namespace; return the tables it took along, now hidden, or None when it was absent.
 
-    Cascade is one commit: either everything below goes, or nothing (I13).
+    Cascade is one commit: either everything below goes, or nothing (I13). ``hiding`` makes the
+    drop of each table; ``force`` drops what is protected.
     """
     chosen = normal_mode(mode, ("fail", "skip"), "mode")
     how = normal_mode(behavior, ("restrict", "cascade"), "behavior")
@@ -205,19 +220,23 @@ def drop(
             require_namespace(view, names)
             raise NamespaceNotFoundError(f"namespace '{format_text(names)}' does not exist")
         remove = list(view.rows_of(encode(names)))
+        if not force:
+            protection.refuse(remove[0], names, "dropping", "namespace")
         if how == "restrict":
             _require_empty(view, names)
             return Change(remove=tuple(remove)), []
         taken: list[TrashRow] = []
         replaces: dict[str, Entry] = {}
         for entry in view.descendants(encode(names)):
+            if not force:
+                noun = "table" if entry.is_table else "namespace"
+                protection.refuse(entry, decode(entry.object_id), "dropping", noun)
             if not entry.is_table:
                 remove += view.rows_of(entry.object_id)
             else:
                 check_deletable(view, entry, f"dropping '{entry.object_id}'")
-                # Each its own drop id: each is purged, and later undropped, on its own.
-                own = replace(hidden, drop_id=new_drop_id())
-                row, gone = trash.take(view, entry, own)
+                # Each its own drop: each is purged, or undropped, on its own.
+                row, gone = trash.take(view, entry, hiding(entry.object_id))
                 remove += gone
                 taken.append(row)
                 replaces[row.entry.object_id] = entry

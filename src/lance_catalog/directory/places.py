@@ -30,7 +30,6 @@ from lance_catalog.failpoints import hit
 from lance_catalog.identifiers import Identifier, encode, format_text, parent_of
 from lance_catalog.lifecycle import markers, trash
 from lance_catalog.lifecycle.locations import overlapping, v1_name
-from lance_catalog.lifecycle.purge import is_purging
 from lance_catalog.lifecycle.states import Hidden, HiddenState, new_drop_id
 from lance_catalog.manifest import Snapshot
 
@@ -49,10 +48,7 @@ def require_free(ctx: Context, view: Snapshot, names: Identifier) -> None:
                 "process died, `lance-catalog repair` removes what it left."
             )
         if hidden is not None:
-            raise TableAlreadyExistsError(
-                f"table '{names[0]}' was deregistered or dropped and its data is still there. "
-                "register_table brings it back; drop_table or `lance-catalog repair` removes it."
-            )
+            raise TableAlreadyExistsError(_closed(ctx, names[0], hidden))
         if listing.exists(ctx.store, names[0]):
             raise taken(names)
         return
@@ -65,6 +61,34 @@ def require_free(ctx: Context, view: Snapshot, names: Identifier) -> None:
         )
     if find_table(ctx, view, names) is not None:
         raise taken(names)
+
+
+def _closed(ctx: Context, name: str, hidden: Hidden) -> str:
+    """Say why a name is closed in V1, and what opens it."""
+    if hidden.state is HiddenState.PURGED:
+        at = hidden.deleted_at_ms + ctx.settings.quarantine_ms
+        return (
+            f"table '{name}' was purged just now by more than one process, and one of them may "
+            f"still be deleting: the name opens again in {max(0, at - ctx.clock()) / 1000:.0f} s "
+            "(purge_quarantine)"
+        )
+    if hidden.state is HiddenState.DROPPED:
+        return (
+            f"table '{name}' was dropped, and its directory is where the new one would be. "
+            f"`lance-catalog trash undrop {name}` brings it back, `lance-catalog trash purge "
+            f"{name} --force` deletes it, create_table writes a new version of it; "
+            "v1_redeclare=purge purges it first"
+        )
+    if hidden.state is HiddenState.UNREADABLE:
+        return (
+            f"table '{name}' is hidden by {markers.marker_path(name)}, which cannot be read; "
+            "`lance-catalog check` reports it. Nothing is deleted for it: remove the marker by "
+            "hand to show the table"
+        )
+    return (
+        f"table '{name}' was deregistered and its data is still there. register_table brings it "
+        "back; drop_table drops it"
+    )
 
 
 @contextmanager
@@ -104,7 +128,7 @@ def claimed_to_fill(ctx: Context, place: str) -> Iterator[None]:
     Its row may be dropped meanwhile, and then the directory would show as a table by itself.
     """
     name = v1_name(place)
-    claim = Hidden(new_drop_id(), HiddenState.CREATING, ctx.clock())
+    claim = Hidden(new_drop_id(place), HiddenState.CREATING, ctx.clock())
     if name is None or ctx.mode is Mode.V1:
         yield
         return
@@ -126,7 +150,7 @@ def _claim_v1(ctx: Context, view: Snapshot, name: str) -> Hidden | None:
     directory = v1_directory(name)
     if overlapping(view, directory):
         return None
-    claim = Hidden(new_drop_id(), HiddenState.CREATING, ctx.clock())
+    claim = Hidden(new_drop_id(name), HiddenState.CREATING, ctx.clock())
     with storage_errors(f"reserving {directory}"):
         if not ctx.store.put_if_absent(markers.marker_path(name), claim.body()):
             return None
@@ -144,12 +168,12 @@ def _release(ctx: Context, name: str | None, claim: Hidden | None) -> None:
         return
     try:
         with storage_errors(f"showing '{name}'"), ctx.store.exclusive():
-            former = trash.owner_of(ctx.view(), v1_directory(name))
-            hidden = [row.hidden for row in former if not is_purging(row.hidden)]
+            former = trash.owner_of(ctx.exact(), v1_directory(name))
+            hidden = [row.hidden for row in former if not row.hidden.is_purging]
             if not markers.remove_own(ctx.store, name, claim):
                 return
             if hidden:
-                # Deregistered before we were done; its marker waited for ours to go.
+                # Hidden before we were done; its marker waited for ours to go.
                 markers.mark(ctx.store, name, v1_directory(name), hidden[0])
     except LanceNamespaceError as error:
         log.warning("'%s' is created, but not yet shown to V1 readers: %s", name, error)

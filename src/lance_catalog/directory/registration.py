@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-
 import lance
 
 from lance_catalog.config import Mode
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.first_version import has_versions
 from lance_catalog.directory.layout import RESERVED, relative_location, v1_directory
+from lance_catalog.directory.marking import mark_v1, unmark_v1, yield_to_rows
 from lance_catalog.directory.namespaces import normal_mode
 from lance_catalog.directory.resolve import (
     FoundTable,
@@ -24,7 +23,6 @@ from lance_catalog.errors import (
     ConcurrentModificationError,
     InvalidInputError,
     InvalidTableStateError,
-    LanceNamespaceError,
     TableAlreadyExistsError,
     TableNotFoundError,
     UnsupportedOperationError,
@@ -35,11 +33,12 @@ from lance_catalog.identifiers import (
     check_new_name,
     encode,
     format_text,
+    is_internal_key,
     parent_of,
 )
 from lance_catalog.lifecycle import markers, trash
 from lance_catalog.lifecycle.locations import overlapping, v1_name
-from lance_catalog.lifecycle.states import Hidden, HiddenState, is_creating, new_drop_id
+from lance_catalog.lifecycle.states import Hidden, HiddenState, new_drop_id
 from lance_catalog.manifest import Change, Snapshot
 from lance_catalog.model import (
     Entry,
@@ -50,32 +49,30 @@ from lance_catalog.model import (
 )
 from lance_catalog.storage.capabilities import require_put_if_absent
 
-__all__ = ["deregister", "mark_v1", "register", "rename", "table_properties", "yield_to_rows"]
-
-log = logging.getLogger(__name__)
+__all__ = ["deregister", "register", "rename", "table_properties"]
 
 
 def deregister(ctx: Context, names: Identifier) -> tuple[str, dict[str, str]]:
     """Hide a table for as long as it takes, data untouched; return its place and properties."""
-    hidden = Hidden(new_drop_id(), HiddenState.DEREGISTERED, ctx.clock())
+    hidden = Hidden(new_drop_id(encode(names)), HiddenState.DEREGISTERED, ctx.clock())
     require_put_if_absent(ctx.store)
     if ctx.mode is Mode.V1:
         return _deregister_directory(ctx, require_table(ctx, ctx.view(), names), hidden)
 
-    def plan(view: Snapshot) -> tuple[Change, tuple[FoundTable, Hidden]]:
+    def plan(view: Snapshot) -> tuple[Change, tuple[FoundTable, trash.TrashRow | None]]:
         # A row whose location is broken can leave the catalog like any other: the data stays.
         entry = lookup(view, names)
         if entry is None or not entry.is_table:
-            return Change(), (require_table(ctx, view, names), hidden)
+            return Change(), (require_table(ctx, view, names), None)
         row, remove = trash.take(view, entry, hidden)
         found = FoundTable(names, entry.location or "", entry)
         change = Change(remove, (row.entry,), {row.entry.object_id: entry})
-        return change, (found, row.hidden)
+        return change, (found, row)
 
-    found, hidden = ctx.commit(plan)
-    if found.entry is None:
+    found, row = ctx.commit(plan)
+    if found.entry is None or row is None:
         return _deregister_directory(ctx, found, hidden)
-    mark_v1(ctx, found.location, hidden)
+    mark_v1(ctx, row)
     return found.location, _readable(found.entry)
 
 
@@ -99,21 +96,6 @@ def _deregister_directory(
             raise TableNotFoundError(f"table '{name}' was deregistered by somebody else just now")
     yield_to_rows(ctx, name, found.location, hidden)
     return found.location, properties
-
-
-def yield_to_rows(ctx: Context, name: str, directory: str, hidden: Hidden) -> None:
-    """Step back when somebody registered the directory while we marked it.
-
-    The other half of what creating, registering and renaming confirm: they write their row and
-    look for our marker.
-    """
-    if ctx.mode is Mode.V1 or not ctx.view().at_location(directory):
-        return
-    with storage_errors(f"unmarking '{name}'"):
-        markers.reveal(ctx.store, name, directory, hidden)
-    raise ConcurrentModificationError(
-        f"table '{name}' was registered by somebody else meanwhile; look again and retry"
-    )
 
 
 def _confirm(ctx: Context, row: Entry) -> None:
@@ -147,30 +129,6 @@ def table_properties(ctx: Context, place: str) -> dict[str, str]:
         options = dict(ctx.store.lance_options) or None
         dataset = lance.dataset(ctx.store.uri_of(place), storage_options=options)
         return user_properties(dict(dataset.metadata))
-
-
-def mark_v1(ctx: Context, location: str, hidden: Hidden) -> None:
-    """Hide a V1-named directory from those who look at directories only.
-
-    The row is the truth already, so failing is no failure of the operation: `repair` marks it.
-    """
-    name = v1_name(location)
-    if name is None:
-        return
-    try:
-        with storage_errors(f"marking {location}"):
-            with ctx.store.exclusive():
-                present = ctx.store.get(markers.marker_path(name))
-                if present is not None and is_creating(present, name):
-                    return  # Hidden by it until it is done; then it leaves our marker.
-                # Over any other marker: the log has gone on to this hiding.
-                markers.mark(ctx.store, name, location, hidden)
-            if not any(row.hidden.drop_id == hidden.drop_id for row in trash.rows(ctx.view())):
-                # Brought back before the marker was there to be removed: it is ours to remove.
-                with ctx.store.exclusive():
-                    markers.unhide(ctx.store, name, location, hidden)
-    except LanceNamespaceError as error:
-        log.warning("'%s' is hidden here, but not yet for V1 readers: %s", name, error)
 
 
 def register(
@@ -213,14 +171,15 @@ def register(
             remove += view.rows_of(existing.object_id)
             if existing.location != place:
                 # The replaced entry's data stays reachable: deregistered, not forgotten.
-                old = Hidden(new_drop_id(), HiddenState.DEREGISTERED, ctx.clock())
+                drop_id = new_drop_id(existing.object_id)
+                old = Hidden(drop_id, HiddenState.DEREGISTERED, ctx.clock())
                 aside = trash.hide(existing, old)
                 add.append(aside)
                 replaces[aside.object_id] = existing
         return Change(tuple(remove), tuple(add), replaces), (_readable(row), former is None)
 
     answer, by_directory = ctx.commit(plan)
-    _unmark_v1(ctx, place)
+    unmark_v1(ctx, place)
     if by_directory:
         # A table with a row in the trash is the log's business alone.
         _confirm(ctx, Entry(encode(names), Kind.TABLE.value, place))
@@ -232,17 +191,18 @@ def _former(view: Snapshot, place: str, existing: Entry | None) -> trash.TrashRo
     for entry in overlapping(view, place):
         if existing is not None and entry.object_id == existing.object_id:
             continue
-        hidden = [row for row in trash.rows(view) if row.entry.object_id == entry.object_id]
-        if not hidden:
+        former = trash.get(view, entry.object_id) if is_internal_key(entry.object_id) else None
+        if former is None:
             raise InvalidInputError(
                 f"location '{place}' belongs to '{entry.object_id}'; a place has one table"
             )
-        if hidden[0].hidden.state is HiddenState.PURGING:
+        if former.hidden.state is HiddenState.DROPPED:
             raise InvalidInputError(
-                f"location '{place}' belongs to a dropped table whose data is being deleted"
+                f"location '{place}' belongs to '{former.object_id}', which was dropped. "
+                f"`lance-catalog trash undrop` brings it back (drop id {former.hidden.drop_id})."
             )
         if entry.location == place:
-            return hidden[0]
+            return former
     return None
 
 
@@ -274,19 +234,6 @@ def _require_table_at(
         )
 
 
-def _unmark_v1(ctx: Context, place: str) -> None:
-    name = v1_name(place)
-    if name is None:
-        return
-    with storage_errors(f"unmarking {place}"):
-        hidden = markers.read(ctx.store, name, place)
-        if hidden is not None and hidden.state is HiddenState.DEREGISTERED:
-            try:
-                markers.reveal(ctx.store, name, place, hidden)
-            except ConcurrentModificationError as error:
-                log.warning("'%s' is registered, another removes its marker: %s", name, error)
-
-
 def _register_directory(
     ctx: Context, name: str, place: str, properties: dict[str, str]
 ) -> dict[str, str]:
@@ -303,16 +250,18 @@ def _register_directory(
         hidden = markers.read(ctx.store, name, directory)
         if hidden is None:
             raise TableAlreadyExistsError(f"table '{name}' exists already")
-        if hidden.state is HiddenState.PURGING:
-            raise InvalidInputError(f"table '{name}' was dropped and is being deleted")
         if hidden.state is HiddenState.CREATING:
             raise ConcurrentModificationError(f"table '{name}' is being created; look again")
+        if hidden.state is not HiddenState.DEREGISTERED:
+            raise InvalidInputError(
+                f"table '{name}' was dropped; `lance-catalog trash undrop {name}` brings it back"
+            )
         if properties and has_versions(ctx.store, directory):
             options = dict(ctx.store.lance_options) or None
             lance.dataset(ctx.store.uri_of(directory), storage_options=options).update_metadata(
                 dict(properties)
             )
-        markers.reveal(ctx.store, name, directory, hidden)
+        markers.reveal(ctx.store, name, directory, hidden, ctx.terms())
     return table_properties(ctx, directory)
 
 

@@ -88,7 +88,7 @@ def _is_declared_here(ctx: Context, existing: Entry, row: Entry, written: Writte
 def _withdraw(ctx: Context, place: str, written: Written) -> None:
     """Remove what a loser wrote; a reservation stays when a live row relies on it."""
     if ctx.mode is not Mode.V1 and not written.manifests:
-        rows = ctx.view().at_location(place)
+        rows = ctx.exact().at_location(place)
         if any(not is_internal_key(row.object_id) for row in rows):
             return
     with storage_errors("removing the files of a refused creation"):
@@ -114,7 +114,7 @@ def require_still(ctx: Context, found: FoundTable, written: Written) -> None:
 
     A drop changes the row before it touches the data, so a row that is there has its data.
     """
-    current = ctx.view().get(encode(found.names))
+    current = ctx.exact().get(encode(found.names))
     assert found.entry is not None
     if current is not None and current.is_table and current.location == found.entry.location:
         return
@@ -144,8 +144,8 @@ def confirm(
         body = ctx.store.get(markers.marker_path(name))
         marked = body is not None
         if body is not None and ctx.mode is Mode.V1:
-            # Deregistered as soon as it was there: created, then hidden, and so it stays.
-            marked = Hidden.from_body(body, name).state is HiddenState.PURGING
+            # Deregistered or dropped as soon as it was there: created, then hidden.
+            marked = Hidden.from_body(body, name).state is HiddenState.PURGED
         # Transaction files are Lance's own business: it may keep them inline.
         kept = (path for path in written.files if "/_transactions/" not in path)
         lost = any(ctx.store.head(path) is None for path in kept)

@@ -11,7 +11,7 @@ import lance
 import pyarrow as pa
 
 from lance_catalog.config import Mode
-from lance_catalog.directory import first_version
+from lance_catalog.directory import first_version, redoing
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.layout import (
     RESERVED,
@@ -70,6 +70,8 @@ def declare(
             "has none yet. Give them to create_table, or set manifest_enabled=true."
         )
     view = ctx.view()
+    if ctx.mode is Mode.V1:
+        redoing.make_way(ctx, names[0], delete=ctx.settings.redeclare_purges)
     require_free(ctx, view, names)
     with claimed_place(ctx, view, names, location) as place:
         path = f"{place}/{RESERVED}"
@@ -99,8 +101,13 @@ def create(
     mode: str | None,
     properties: dict[str, str] | None,
     data: pa.Table,
+    *,
+    fresh: bool = False,
 ) -> Created:
-    """Create a table with data (I26); modes create, exist_ok and overwrite."""
+    """Create a table with data (I26); modes create, exist_ok and overwrite.
+
+    Over a dropped name it writes a new version of the dropped table (S08), unless ``fresh``.
+    """
     chosen = normal_mode(mode, ("create", "exist_ok", "overwrite"), "mode")
     given = check_user_properties(properties)
     if not names:
@@ -111,6 +118,10 @@ def create(
     if found is not None:
         return _create_over(ctx, found, chosen, properties, data)
     check_new_name(names, stored=ctx.mode is not Mode.V1)
+    if not fresh:
+        revived = redoing.create_over_dropped(ctx, names, data, given)
+        if revived is not None:
+            return Created(revived[0], given, revived[1])
     require_free(ctx, view, names)
     with claimed_place(ctx, view, names, None) as place:
         written = first_version.write_first_version(ctx.store, place, data, given)

@@ -2,34 +2,37 @@
 
 The root-level marker is the commit point; the nested ``.lance-deregistered`` follows, so that
 other implementations hide the table too. Bringing back removes the nested one first and the
-root-level one last (R7). What ends a marker (register or purge) first wins a claim: an object
-created by put-if-absent and named after the drop id, so exactly one of them goes on.
+root-level one last (R7). Whoever ends a hiding holds a claim on it: exactly one does.
 """
 
 from __future__ import annotations
 
-import uuid
+from dataclasses import replace
 from typing import Final
 
-from lance_catalog.errors import ConcurrentModificationError
+from lance_catalog.errors import CommitOutcomeUnknownError, ConcurrentModificationError
 from lance_catalog.failpoints import hit
-from lance_catalog.identifiers import CLAIMS
-from lance_catalog.lifecycle.states import Hidden
+from lance_catalog.lifecycle import claim_files
+from lance_catalog.lifecycle.claim_files import Terms
+from lance_catalog.lifecycle.claims import Claim, Verb
+from lance_catalog.lifecycle.states import Hidden, HiddenState
 from lance_catalog.storage.port import Store
 
 __all__ = [
     "NESTED",
     "SUFFIX",
     "claim",
-    "claim_path",
     "hide",
     "is_hidden",
     "lift",
     "mark",
     "marker_path",
     "read",
+    "read_with_claim",
     "remove_own",
     "reveal",
+    "show",
+    "turn_into_drop",
     "unhide",
 ]
 
@@ -42,11 +45,6 @@ NESTED_BODY: Final = b"reserved"
 def marker_path(name: str) -> str:
     """Return the path of the root-level marker."""
     return name + SUFFIX
-
-
-def claim_path(name: str, drop_id: str) -> str:
-    """Return the path of the claim on one hiding."""
-    return f"{CLAIMS}/{name}/{drop_id}"
 
 
 def is_hidden(store: Store, name: str, directory: str) -> bool:
@@ -63,6 +61,14 @@ def read(store: Store, name: str, directory: str) -> Hidden | None:
         return Hidden.from_body(body, name)
     nested = store.head(f"{directory}/{NESTED}")
     return None if nested is None else Hidden.by_nested(name, nested.modified_ms)
+
+
+def read_with_claim(store: Store, name: str, directory: str) -> Hidden | None:
+    """As :func:`read`, with the claim that counts: what decides who may end the hiding."""
+    hidden = read(store, name, directory)
+    if hidden is None or hidden.state is HiddenState.CREATING:
+        return hidden
+    return hidden.claimed(claim_files.latest(store, name, hidden.drop_id))
 
 
 def hide(store: Store, name: str, directory: str, hidden: Hidden) -> bool:
@@ -111,8 +117,7 @@ def lift(store: Store, name: str, directory: str, hidden: Hidden | None = None) 
 
 def remove_own(store: Store, name: str, hidden: Hidden) -> bool:
     """Remove the root-level marker, if it still is this hiding's; whether it was."""
-    body = store.get(marker_path(name))
-    if body is None or Hidden.from_body(body, name).drop_id != hidden.drop_id:
+    if not _is_still(store, name, hidden):
         return False
     store.delete([marker_path(name)])
     return True
@@ -120,51 +125,76 @@ def remove_own(store: Store, name: str, hidden: Hidden) -> bool:
 
 def unhide(store: Store, name: str, directory: str, hidden: Hidden) -> None:
     """Take back one's own hiding, if it still is."""
-    body = store.get(marker_path(name))
-    if body is not None and Hidden.from_body(body, name).drop_id == hidden.drop_id:
+    if _is_still(store, name, hidden):
         store.delete([f"{directory}/{NESTED}"])
         store.delete([marker_path(name)])
 
 
-def claim(store: Store, name: str, hidden: Hidden, verb: str, *, resume: bool = False) -> None:
-    """Win the right to end a hiding by ``verb``; 14 when somebody else has it.
+def _is_still(store: Store, name: str, hidden: Hidden) -> bool:
+    body = store.get(marker_path(name))
+    return body is not None and Hidden.from_body(body, name).drop_id == hidden.drop_id
 
-    ``resume`` takes over a claim of the same verb that a crash left: for repair only.
-    """
-    path = claim_path(name, hidden.drop_id)
-    # The claimant is in the bytes, so that a store's own retry is not taken for a rival.
-    body = f"{verb} {uuid.uuid4().hex}".encode()
-    if not store.put_if_absent(path, body) and not (
-        resume and (store.get(path) or b"").split(b" ")[0] == verb.encode()
-    ):
-        raise ConcurrentModificationError(
-            f"table '{name}' is being changed by another process; look again and retry. "
-            "If that process died, `lance-catalog repair` finishes its work."
-        )
-    now = store.get(marker_path(name))
-    if now is not None and Hidden.from_body(now, name).drop_id != hidden.drop_id:
-        store.delete([path])
+
+def claim(
+    store: Store, name: str, directory: str, hidden: Hidden, verb: Verb, terms: Terms
+) -> Claim:
+    """Win the right to end a hiding that is still the one that was looked at; 14 otherwise."""
+    won = claim_files.take(store, name, hidden.drop_id, verb, terms)
+    # Whoever ended it before us removed the marker, then looked for our claim (see `show`).
+    now = read(store, name, directory)
+    if now is None or now.drop_id != hidden.drop_id:
+        claim_files.give_back(store, name, hidden.drop_id, won)
         raise ConcurrentModificationError(f"table '{name}' was changed meanwhile; look again")
+    return won
 
 
-def release(store: Store, name: str, hidden: Hidden) -> None:
-    """Remove a claim whose work is done."""
-    path = claim_path(name, hidden.drop_id)
-    store.delete([path])
-    store.prune(path.rsplit("/", 1)[0])
-
-
-def reveal(
-    store: Store, name: str, directory: str, hidden: Hidden, *, resume: bool = False
-) -> None:
-    """Bring a hidden table back."""
-    claim(store, name, hidden, "register", resume=resume)
+def show(store: Store, name: str, directory: str, hidden: Hidden, held: Claim) -> None:
+    """Remove the markers under a claim; unknown (14) when somebody took it over meanwhile."""
     with store.exclusive():
         # A marker of another hiding is not ours to remove: the table was hidden again meanwhile.
         body = store.get(marker_path(name))
-        if body is None or Hidden.from_body(body, name).drop_id == hidden.drop_id:
-            store.delete([f"{directory}/{NESTED}"])
-            hit("marker.nested_removed")
-            store.delete([marker_path(name)])
-            hit("marker.root_removed")
-    release(store, name, hidden)
+        mine = body is None or Hidden.from_body(body, name).drop_id == hidden.drop_id
+        if not mine or not claim_files.holds(store, name, hidden.drop_id, held):
+            raise ConcurrentModificationError(
+                f"table '{name}' was taken over by another process meanwhile, and is not brought "
+                "back by this call; look again"
+            )
+        store.delete([f"{directory}/{NESTED}"])
+        hit("marker.nested_removed")
+        store.delete([marker_path(name)])
+        hit("marker.root_removed")
+    # A purge claims, then looks for the marker; we removed the marker, now look for its claim.
+    # At least one sees the other, so nothing acknowledged is ever deleted.
+    if not claim_files.holds(store, name, hidden.drop_id, held):
+        raise CommitOutcomeUnknownError(
+            f"bringing back '{name}' took longer than its claim lasts, and another process took "
+            "over. Whether it came back is not known: look (`lance-catalog trash status`)."
+        )
+    claim_files.clear(store, name, hidden.drop_id)
+
+
+def reveal(
+    store: Store,
+    name: str,
+    directory: str,
+    hidden: Hidden,
+    terms: Terms,
+    verb: Verb = Verb.REGISTER,
+) -> None:
+    """Bring a hidden table back, data as it is."""
+    held = claim(store, name, directory, hidden, verb, terms)
+    hit("undrop.claimed")
+    show(store, name, directory, hidden, held)
+
+
+def turn_into_drop(
+    store: Store, name: str, directory: str, hidden: Hidden, drop: Hidden, terms: Terms
+) -> Hidden:
+    """Make a deregistered table a dropped one: the same hiding goes on, only its end changes."""
+    held = claim(store, name, directory, hidden, Verb.DROP, terms)
+    own = replace(drop, drop_id=hidden.drop_id)
+    # Over a root-level marker, or beside a nested one that another implementation left alone.
+    store.put(marker_path(name), own.body())
+    hit("marker.root_written")
+    claim_files.give_back(store, name, hidden.drop_id, held)
+    return own

@@ -1,14 +1,30 @@
-"""The one place that deletes table data, and only of hidden tables below the root (invariant 4)."""
+"""The one place that deletes table data, and only of hidden tables below the root (invariant 4).
+
+A purge claims first. In the manifest the claim is part of the trash row, so the log decides; in V1
+it is a claim file beside the marker. From then on nobody brings the table back; another purge may
+take over when this one gives no sign of life, and each step looks whether the claim still counts.
+"""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from lance_catalog.errors import InvalidTableStateError, TableNotFoundError, storage_errors
+from lance_catalog.errors import (
+    ConcurrentModificationError,
+    InvalidTableStateError,
+    LanceNamespaceError,
+    PermissionDeniedError,
+    TableNotFoundError,
+    storage_errors,
+)
 from lance_catalog.failpoints import hit
 from lance_catalog.identifiers import TRASH
-from lance_catalog.lifecycle import markers, trash
+from lance_catalog.lifecycle import claim_files, markers, trash
+from lance_catalog.lifecycle.claim_files import Terms
+from lance_catalog.lifecycle.claims import Claim, Verb, new_claim, obstacle
+from lance_catalog.lifecycle.deleting import Count, delete_below, measure
 from lance_catalog.lifecycle.locations import normalise, overlapping, v1_name
 from lance_catalog.lifecycle.states import Hidden, HiddenState
 from lance_catalog.lifecycle.trash import TrashRow
@@ -16,7 +32,14 @@ from lance_catalog.manifest import Change, ManifestLog, Snapshot
 from lance_catalog.model import Entry
 from lance_catalog.storage.port import Progress, Store
 
-__all__ = ["Purged", "aside_path", "check_deletable", "purge_directory", "purge_row"]
+__all__ = [
+    "Purged",
+    "aside_path",
+    "check_deletable",
+    "claim_row",
+    "purge_directory",
+    "purge_row",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +48,7 @@ class Purged:
 
     location: str
     objects: int
+    bytes: int
 
 
 def aside_path(drop_id: str) -> str:
@@ -55,40 +79,99 @@ def check_deletable(view: Snapshot, entry: Entry, what: str) -> str:
     return location
 
 
-def purge_row(log: ManifestLog, row: TrashRow, progress: Progress | None = None) -> Purged:
-    """Delete the data of a hidden table, then its row, then its V1 marker. Runs again."""
-    store = log.store
-    drop_id = row.hidden.drop_id
-    view = log.snapshot()
-    current = view.get(row.entry.object_id)
+def claim_row(view: Snapshot, row: TrashRow, terms: Terms) -> tuple[Change, TrashRow]:
+    """Return the change that claims a hidden table for its purge: for a strict commit."""
+    current = trash.get(view, row.entry.object_id)
     if current is None:
         raise TableNotFoundError(f"'{row.object_id}' is not in the trash any more")
-    aside = aside_path(drop_id)
     what = f"purging '{row.object_id}'"
+    why = obstacle(
+        current.hidden.claim, Verb.PURGE, terms.now_ms, terms.lease_ms, force=terms.force
+    )
+    if why is not None:
+        raise ConcurrentModificationError(f"{what}: {why}; look again")
+    check_deletable(view, current.entry, what)
+    claimed = trash.reclaimed(current, new_claim(Verb.PURGE, terms.now_ms, current.hidden.claim))
+    remove = view.rows_of(row.entry.object_id)
+    return Change(remove, (claimed.entry,), {claimed.entry.object_id: remove[0]}), claimed
+
+
+def purge_row(
+    log: ManifestLog,
+    row: TrashRow,
+    clock: Callable[[], int],
+    *,
+    lease_ms: int,
+    progress: Progress | None = None,
+) -> Purged:
+    """Delete the data of a hidden table claimed for it, then its row, then its V1 marker."""
+    store, claim = log.store, row.hidden.claim
+    assert claim is not None
+    drop_id, key, what = row.hidden.drop_id, row.entry.object_id, f"purging '{row.object_id}'"
+    held = claim
+
+    def fence() -> None:
+        nonlocal held
+        current = trash.get(log.snapshot(), key)
+        if current is None or current.hidden.claim is None:
+            raise _overtaken(row.object_id)
+        if current.hidden.claim.holder != held.holder:
+            raise _overtaken(row.object_id)
+        if clock() - held.at_ms >= lease_ms // 2:
+            held = held.renewed(clock())
+            log.commit(lambda view: _renew(view, key, held))
+
+    def revoke(view: Snapshot) -> tuple[Change, None]:
+        current = trash.get(view, key)
+        if current is None or current.hidden.claim is None:
+            raise _overtaken(row.object_id)
+        if current.hidden.claim.holder != held.holder:
+            raise _overtaken(row.object_id)
+        freed = trash.reclaimed(current, None)
+        return Change(view.rows_of(key), (freed.entry,), {key: current.entry}), None
+
     hit("purge.claimed")
+    location = check_deletable(log.snapshot(), row.entry, what)
+    name = v1_name(location)
+    fence()
+    # Creations that are refused look, under the lock, whose files they remove.
+    lock = store.exclusive if name is not None else nullcontext
+    count = _delete_data(
+        store,
+        _Place(location, drop_id, held.number > 0, lock),
+        fence,
+        lambda: log.commit(revoke),
+        progress,
+        what,
+    )
+    hit("purge.deleted")
+    fence()
+    closed = store.remote and held.number > 0 and name is not None
     with storage_errors(what):
-        location = normalise(current.location) or ""
-        if not _is_aside(store, drop_id):
-            location = check_deletable(view, current, what)
-            # Creations that are refused look, under the lock, whose files they remove.
-            with store.exclusive() if v1_name(location) is not None else nullcontext():
-                store.move_aside(location, aside)
-        hit("purge.moved_aside")
-        count = _delete(store, location, aside, progress)
-        hit("purge.deleted")
+        if closed and name is not None:
+            # Somebody was overtaken and may sleep with a request in hand: the name stays closed.
+            store.put(markers.marker_path(name), _closed(row.hidden, clock()).body())
 
     def forget(now: Snapshot) -> tuple[Change, None]:
-        return Change(remove=now.rows_of(row.entry.object_id)), None
+        return Change(remove=now.rows_of(key)), None
 
     log.commit(forget)
     hit("purge.finished")
     with storage_errors(what):
-        name = v1_name(location)
-        if name is not None:
-            _unmark(store, name, drop_id)
-        store.delete_tree(f"{TRASH}/{drop_id}")
-        store.prune(TRASH)
-    return Purged(location, count)
+        if name is not None and not closed:
+            markers.remove_own(store, name, row.hidden)
+        _tidy(store, drop_id)
+    return Purged(location, count.objects, count.bytes)
+
+
+def _renew(view: Snapshot, key: str, claim: Claim) -> tuple[Change, None]:
+    current = trash.get(view, key)
+    if current is None or current.hidden.claim is None:
+        raise _overtaken(key)
+    if current.hidden.claim.holder != claim.holder:
+        raise _overtaken(key)
+    fresh = trash.reclaimed(current, claim)
+    return Change(view.rows_of(key), (fresh.entry,), {key: current.entry}), None
 
 
 def purge_directory(
@@ -96,56 +179,148 @@ def purge_directory(
     name: str,
     directory: str,
     hidden: Hidden,
+    clock: Callable[[], int],
     *,
-    resume: bool = False,
+    terms: Terms,
     progress: Progress | None = None,
 ) -> Purged:
-    """Delete the data of a hidden V1 table and its markers. ``resume`` is for repair."""
+    """Delete the data of a hidden V1 table and its markers."""
     what = f"purging '{name}'"
+    drop_id = hidden.drop_id
     with storage_errors(what):
-        markers.claim(store, name, hidden, "purge", resume=resume)
-        hit("purge.claimed")
-        aside = aside_path(hidden.drop_id)
-        # Check, move and unmark under one lock: whoever slept here finds another drop id, or no
-        # marker, and touches nothing.
+        held = markers.claim(store, name, directory, hidden, Verb.PURGE, terms)
+
+    def fence() -> None:
+        nonlocal held
+        if not claim_files.holds(store, name, drop_id, held):
+            raise _overtaken(name)
+        if clock() - held.at_ms >= terms.lease_ms // 2:
+            held = claim_files.renew(store, name, drop_id, held, clock())
+
+    hit("purge.claimed")
+    count = _delete_data(
+        store,
+        _Place(directory, drop_id, held.number > 0, store.exclusive),
+        fence,
+        lambda: claim_files.give_back(store, name, drop_id, held),
+        progress,
+        what,
+    )
+    hit("purge.deleted")
+    with storage_errors(what):
+        fence()
         with store.exclusive():
-            body = store.get(markers.marker_path(name))
-            mine = body is not None and Hidden.from_body(body, name).drop_id == hidden.drop_id
-            if mine and not _is_aside(store, hidden.drop_id):
-                moved = store.move_aside(directory, aside)
-                hit("purge.moved_aside")
-                if moved is not None:
-                    store.delete([markers.marker_path(name)])
-        if not mine and not _is_aside(store, hidden.drop_id):
-            markers.release(store, name, hidden)
-            raise TableNotFoundError(f"'{name}' is not in the trash any more")
-        count = _delete(store, directory, aside, progress)
-        hit("purge.deleted")
-        with store.exclusive():
-            _unmark(store, name, hidden.drop_id)
+            if store.remote and held.number > 0:
+                store.put(markers.marker_path(name), _closed(hidden, clock()).body())
+            else:
+                markers.remove_own(store, name, hidden)
         hit("purge.finished")
-        store.delete_tree(f"{TRASH}/{hidden.drop_id}")
-        store.prune(TRASH)
-        markers.release(store, name, hidden)
-    return Purged(directory, count)
+        _tidy(store, drop_id)
+        claim_files.clear(store, name, drop_id)
+    return Purged(directory, count.objects, count.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What to delete, and how: by whom before, under which lock."""
+
+    location: str
+    drop_id: str
+    #: Whether another purge began before this one: then what it deleted is not known.
+    resumed: bool
+    lock: Callable[[], AbstractContextManager[None]]
+
+
+def _delete_data(
+    store: Store,
+    place: _Place,
+    fence: Callable[[], None],
+    revoke: Callable[[], object],
+    progress: Progress | None,
+    what: str,
+) -> Count:
+    """Delete a table's files; without a right to, tell whether it can still come back (R4)."""
+    count = Count()
+    try:
+        with storage_errors(what):
+            _delete_files(store, place, fence, count, progress)
+    except PermissionDeniedError as error:
+        if place.resumed or not _is_whole(store, place, count):
+            raise PermissionDeniedError(
+                f"{error} Some of its objects are deleted already, so the table cannot be "
+                "restored; purge it again with the rights to delete."
+            ) from error
+        with storage_errors(what):
+            _move_back(store, place)
+            revoke()
+        raise PermissionDeniedError(
+            f"{error} Nothing was deleted, and the table can still be restored."
+        ) from error
+    return count
+
+
+def _is_whole(store: Store, place: _Place, count: Count) -> bool:
+    """Whether a refused deletion deleted nothing: a store may have taken a part of a request."""
+    if count.objects:
+        return False
+    try:
+        return not store.remote or measure(store, place.location).objects == count.found
+    except LanceNamespaceError:
+        return False
+
+
+def _delete_files(
+    store: Store,
+    place: _Place,
+    fence: Callable[[], None],
+    count: Count,
+    progress: Progress | None,
+) -> None:
+    aside = aside_path(place.drop_id)
+    if store.remote:
+        delete_below(store, place.location, fence, count, progress)
+        return
+    hit("purge.before_move")
+    if not _is_aside(store, place.drop_id):
+        with place.lock():
+            # Looked at under the lock: whoever slept here and was overtaken touches nothing.
+            fence()
+            if not _is_aside(store, place.drop_id):
+                store.move_aside(place.location, aside)
+    hit("purge.moved_aside")
+
+    def told(objects: int, size: int) -> None:
+        hit("purge.batch")
+        count.objects, count.bytes = objects, size
+        if progress is not None:
+            progress(objects, size)
+
+    store.delete_tree(aside, told, keep=True)
+
+
+def _move_back(store: Store, place: _Place) -> None:
+    if not store.remote and _is_aside(store, place.drop_id):
+        with place.lock():
+            store.move_aside(aside_path(place.drop_id), place.location)
+        _tidy(store, place.drop_id)
 
 
 def _is_aside(store: Store, drop_id: str) -> bool:
     return "data" in store.list_level(f"{TRASH}/{drop_id}").folders
 
 
-def _delete(store: Store, location: str, aside: str, progress: Progress | None) -> int:
+def _tidy(store: Store, drop_id: str) -> None:
     if store.remote:
-        return store.delete_tree(location, progress)
-    return store.delete_tree(aside, progress, keep=True)
+        return
+    store.delete_tree(f"{TRASH}/{drop_id}")
+    store.prune(TRASH)
 
 
-def _unmark(store: Store, name: str, drop_id: str) -> None:
-    body = store.get(markers.marker_path(name))
-    if body is not None and Hidden.from_body(body, name).drop_id == drop_id:
-        store.delete([markers.marker_path(name)])
+def _closed(hidden: Hidden, now_ms: int) -> Hidden:
+    return Hidden(hidden.drop_id, HiddenState.PURGED, now_ms)
 
 
-def is_purging(hidden: Hidden) -> bool:
-    """Whether a hiding can only end in deletion."""
-    return hidden.state is HiddenState.PURGING
+def _overtaken(what: str) -> ConcurrentModificationError:
+    return ConcurrentModificationError(
+        f"purging '{what}': another process has taken over, or finished it; look again"
+    )

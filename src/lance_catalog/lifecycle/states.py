@@ -1,15 +1,18 @@
-"""States of a table that has left the catalog. Pure."""
+"""States of a table that is not to be seen. Pure."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
+
+from lance_catalog.lifecycle.claims import Claim, Verb
 
 __all__ = [
+    "CLAIM",
     "DELETED_AT",
     "DROP_ID",
     "EXPIRES_AT",
@@ -17,6 +20,7 @@ __all__ = [
     "TTL",
     "Hidden",
     "HiddenState",
+    "drop_id_prefix",
     "is_creating",
     "new_drop_id",
 ]
@@ -26,32 +30,65 @@ TTL: Final = "lance_catalog.ttl_ms"
 STATE: Final = "lance_catalog.state"
 DROP_ID: Final = "lance_catalog.drop_id"
 EXPIRES_AT: Final = "lance_catalog.expires_at_ms"
+CLAIM: Final = "lance_catalog.claim"
 
 
-def new_drop_id() -> str:
+def drop_id_prefix(object_id: str) -> str:
+    """Return what every drop id of one table begins with: its rows in the trash lie together."""
+    return hashlib.sha256(object_id.encode(errors="surrogatepass")).hexdigest()[:10]
+
+
+def new_drop_id(object_id: str) -> str:
     """Return a name for one drop of one table."""
-    return secrets.token_hex(8)
+    return f"{drop_id_prefix(object_id)}-{secrets.token_hex(6)}"
 
 
 class HiddenState(StrEnum):
     """Why a table is hidden."""
 
+    #: Dropped: can come back until it is purged.
+    DROPPED = "dropped"
     #: Taken out of the catalog, data kept for ever; register brings it back.
     DEREGISTERED = "deregistered"
     #: On its way in: nobody sees the directory until its row is there.
     CREATING = "creating"
-    #: Dropped, its bytes being deleted: cannot come back.
-    PURGING = "purging"
+    #: Deleted; the name stays closed for a while, for a purger that slept may still wake up.
+    PURGED = "purged"
+    #: A marker that nobody can read: hidden all the same, and nothing is ever deleted for it.
+    UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """One hiding of one table: which, why, since when."""
+    """One hiding of one table: which, why, since when, and who is ending it."""
 
     drop_id: str
     state: HiddenState
     deleted_at_ms: int
+    #: None: never expires.
     ttl_ms: int | None = None
+    claim: Claim | None = None
+
+    @property
+    def expires_at_ms(self) -> int | None:
+        """When a dropped table may be purged by itself; None for never."""
+        if self.state is not HiddenState.DROPPED or self.ttl_ms is None:
+            return None
+        return self.deleted_at_ms + self.ttl_ms
+
+    @property
+    def is_purging(self) -> bool:
+        """Whether its deletion has begun: then it can only end."""
+        return self.claim is not None and self.claim.verb is Verb.PURGE
+
+    def is_expired(self, now_ms: int) -> bool:
+        """Whether the time to live has passed. A clock that jumps back expires nothing."""
+        at = self.expires_at_ms
+        return at is not None and at <= now_ms
+
+    def claimed(self, claim: Claim | None) -> Hidden:
+        """Return the same hiding under another claim."""
+        return replace(self, claim=claim)
 
     def properties(self) -> dict[str, str]:
         """Return what the trash row's metadata gains: strings, all below ``lance_catalog.``."""
@@ -62,10 +99,12 @@ class Hidden:
         }
         if self.ttl_ms is not None:
             found[TTL] = str(self.ttl_ms)
+        if self.claim is not None:
+            found[CLAIM] = self.claim.text()
         return found
 
     def body(self) -> bytes:
-        """Return the body of the V1 marker (S01)."""
+        """Return the body of the V1 marker (S01); claims on it are files of their own."""
         return json.dumps(
             {
                 "deleted_at_ms": self.deleted_at_ms,
@@ -78,17 +117,24 @@ class Hidden:
 
     @classmethod
     def from_body(cls, body: bytes, name: str) -> Hidden:
-        """Read a marker; one of another writer (or a torn one) hides the table all the same."""
+        """Read a marker; one that cannot be read hides the table all the same.
+
+        A marker with nothing but the times is another implementation's drop (S01).
+        """
+        # Of the bytes, so that a marker put there later is another hiding.
+        foreign = (
+            f"foreign-{hashlib.sha256(name.encode(errors='surrogatepass') + body).hexdigest()[:16]}"
+        )
         try:
             value = json.loads(body)
             return cls(
-                str(value.get("drop_id") or f"foreign-{name}"),
-                HiddenState(value.get("state") or HiddenState.DEREGISTERED),
+                _drop_id(value.get("drop_id")) or foreign,
+                HiddenState(value.get("state") or HiddenState.DROPPED),
                 int(value["deleted_at_ms"]),
                 None if value.get("ttl_ms") is None else int(value["ttl_ms"]),
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return cls(f"foreign-{name}", HiddenState.DEREGISTERED, 0)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+            return cls(foreign, HiddenState.UNREADABLE, 0)
 
     @classmethod
     def by_nested(cls, name: str, at_ms: int) -> Hidden:
@@ -109,9 +155,19 @@ class Hidden:
                 HiddenState(properties[STATE]),
                 int(properties[DELETED_AT]),
                 int(properties[TTL]) if TTL in properties else None,
+                Claim.parse(properties[CLAIM]) if CLAIM in properties else None,
             )
         except (KeyError, ValueError):
             return None
+
+
+def _drop_id(value: Any) -> str | None:
+    """Return a drop id that may be a folder's name; others' are not trusted to be one."""
+    if not isinstance(value, str) or not value:
+        return None
+    if not value.replace("-", "").isalnum() or not value.isascii() or len(value) > 64:
+        raise ValueError("not a drop id")
+    return value
 
 
 def is_creating(body: bytes, name: str) -> bool:

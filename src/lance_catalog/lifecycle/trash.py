@@ -12,22 +12,37 @@ from typing import Final
 
 from lance_catalog.errors import InvalidTableStateError
 from lance_catalog.identifiers import DELIMITER, TRASH, decode, is_internal_key
+from lance_catalog.lifecycle.claims import Claim
 from lance_catalog.lifecycle.locations import normalise, overlapping
 from lance_catalog.lifecycle.states import (
+    CLAIM,
     DELETED_AT,
     DROP_ID,
     STATE,
     TTL,
     Hidden,
     HiddenState,
+    drop_id_prefix,
 )
 from lance_catalog.manifest.snapshot import Snapshot
 from lance_catalog.model import Entry, dump_metadata, parse_metadata
 
-__all__ = ["TrashRow", "brought_back", "find", "hide", "owner_of", "rows", "superseded", "take"]
+__all__ = [
+    "TrashRow",
+    "brought_back",
+    "drops_of",
+    "find",
+    "get",
+    "hide",
+    "owner_of",
+    "reclaimed",
+    "rows",
+    "superseded",
+    "take",
+]
 
 RAW: Final = "lance_catalog.raw_metadata"
-_OURS: Final = (DELETED_AT, DROP_ID, STATE, TTL)
+_OURS: Final = (DELETED_AT, DROP_ID, STATE, TTL, CLAIM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +72,7 @@ def hide(entry: Entry, hidden: Hidden) -> Entry:
 def take(view: Snapshot, entry: Entry, hidden: Hidden) -> tuple[TrashRow, tuple[Entry, ...]]:
     """Return the trash row of a live row, and every row that goes when it comes."""
     before = superseded(view, entry)
-    # An older hiding goes on under its id, so the markers it left stay its own.
-    own = replace(hidden, drop_id=before[0].hidden.drop_id) if before else hidden
-    row = TrashRow(hide(entry, own), entry.object_id, own)
+    row = TrashRow(hide(entry, hidden), entry.object_id, hidden)
     return row, (*view.rows_of(entry.object_id), *(old.entry for old in before))
 
 
@@ -82,6 +95,21 @@ def rows(view: Snapshot) -> Iterator[TrashRow]:
             yield parsed
 
 
+def get(view: Snapshot, trash_id: str) -> TrashRow | None:
+    """Return one hidden table by the id of its trash row."""
+    entry = view.get(trash_id)
+    return None if entry is None else _parse(entry)
+
+
+def reclaimed(row: TrashRow, claim: Claim | None) -> TrashRow:
+    """Return a hidden table under another claim."""
+    hidden = row.hidden.claimed(claim)
+    stored = parse_metadata(row.entry.metadata, row.entry.object_id)
+    kept = {key: value for key, value in stored.items() if key not in _OURS}
+    entry = replace(row.entry, metadata=dump_metadata({**kept, **hidden.properties()}), address=-1)
+    return TrashRow(entry, row.object_id, hidden)
+
+
 def _parse(entry: Entry) -> TrashRow | None:
     names = decode(entry.object_id)
     if len(names) < 3 or not entry.is_table:
@@ -93,15 +121,29 @@ def _parse(entry: Entry) -> TrashRow | None:
     return None if hidden is None else TrashRow(entry, DELIMITER.join(names[2:]), hidden)
 
 
-def find(view: Snapshot, object_id: str) -> TrashRow | None:
-    """Return the latest hiding of an id, if there is one."""
-    found = [row for row in rows(view) if row.object_id == object_id]
-    return max(found, key=lambda row: row.hidden.deleted_at_ms, default=None)
+def drops_of(view: Snapshot, object_id: str) -> list[TrashRow]:
+    """Return every hiding of an id, the latest first; costs what there is of that id."""
+    key = DELIMITER.join((TRASH, drop_id_prefix(object_id)))
+    depth = object_id.count(DELIMITER) + 2
+    # A drop id is that prefix, "-" and chance; "." comes right after "-".
+    found = (_parse(entry) for entry in view.between(depth, key + "-", key + "."))
+    mine = [row for row in found if row is not None and row.object_id == object_id]
+    return sorted(mine, key=lambda row: row.hidden.deleted_at_ms, reverse=True)
+
+
+def find(view: Snapshot, object_id: str, *states: HiddenState) -> TrashRow | None:
+    """Return the latest hiding of an id, if there is one (in one of some states)."""
+    for row in drops_of(view, object_id):
+        if not states or row.hidden.state in states:
+            return row
+    return None
 
 
 def owner_of(view: Snapshot, location: str) -> list[TrashRow]:
-    """Return the hidden tables at a location."""
-    return [row for row in rows(view) if row.entry.location == location]
+    """Return the hidden tables at a location, the latest first."""
+    found = (_parse(e) for e in view.at_location(location) if is_internal_key(e.object_id))
+    rows = [row for row in found if row is not None]
+    return sorted(rows, key=lambda row: row.hidden.deleted_at_ms, reverse=True)
 
 
 def superseded(view: Snapshot, entry: Entry) -> list[TrashRow]:
@@ -119,6 +161,6 @@ def superseded(view: Snapshot, entry: Entry) -> list[TrashRow]:
         if is_internal_key(other.object_id)
         and normalise(other.location) == place
         and (row := _parse(other)) is not None
-        and row.hidden.state is HiddenState.DEREGISTERED
+        and row.hidden.claim is None
     ]
     return sorted(found, key=lambda row: row.hidden.deleted_at_ms)

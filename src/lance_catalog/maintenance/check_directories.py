@@ -12,8 +12,8 @@ from lance_catalog.directory.migration import refusal
 from lance_catalog.identifiers import CLAIMS, TRASH, is_internal_key
 from lance_catalog.lifecycle import markers, trash
 from lance_catalog.lifecycle.locations import normalise, v1_name
-from lance_catalog.lifecycle.purge import is_purging
 from lance_catalog.lifecycle.states import HiddenState
+from lance_catalog.maintenance.check_rows import is_left
 from lance_catalog.maintenance.findings import Kind, Problem
 from lance_catalog.manifest import Snapshot
 from lance_catalog.manifest.schema import DIRECTORY as MANIFEST
@@ -33,8 +33,9 @@ def check(ctx: Context, view: Snapshot, older_than_ms: int) -> list[Problem]:
         if place is not None:
             owners.setdefault(place, entry.object_id)
     problems = list(_markers(ctx, level, view, older_than_ms))
-    problems += _claims(ctx.store, older_than_ms)
-    problems += _aside(ctx.store, view)
+    claimed = _claimed(ctx.store)
+    problems += _claims(ctx, claimed, older_than_ms)
+    problems += _aside(ctx.store, view, {where.rsplit("/", 1)[-1] for where in claimed})
     problems += _staging(ctx.store, "", older_than_ms)
     for place, owner in owners.items():
         if not is_internal_key(owner):
@@ -177,30 +178,44 @@ def _markers(ctx: Context, level: Level, view: Snapshot, older_than_ms: int) -> 
             continue
         place = name + ".lance"
         owned = view.at_location(place)
-        hidden = markers.read(ctx.store, name, place)
-        if hidden is None or (owned and not is_purging(hidden)):
-            continue
+        hidden = markers.read_with_claim(ctx.store, name, place)
+        if hidden is None or owned:
+            continue  # What a row says of it, the check of the rows tells.
         if hidden.state is HiddenState.CREATING:
             yield from _unborn(ctx.store, info, place, older_than_ms)
             continue
-        if owned and any(is_internal_key(entry.object_id) for entry in owned):
-            continue  # The trash row says it.
+        if hidden.state is HiddenState.UNREADABLE:
+            yield Problem(
+                Kind.UNREADABLE_MARKER,
+                info.path,
+                f"'{name}' is hidden by a marker that cannot be read: hidden it stays, and "
+                "nothing is deleted",
+                "remove the marker by hand to show the table, then drop it again if it should go",
+            )
+            continue
+        if hidden.state is HiddenState.PURGED:
+            if ctx.clock() - hidden.deleted_at_ms >= ctx.settings.quarantine_ms:
+                why = "the name of a purged table need not be closed any more"
+                yield Problem(Kind.STALE_MARKER, info.path, why, "repair removes the marker")
+            continue
+        if hidden.is_purging:
+            if hidden.claim is not None and is_left(ctx, hidden.claim, older_than_ms):
+                yield Problem(
+                    Kind.UNFINISHED_PURGE,
+                    place,
+                    f"'{name}' was dropped, and the deletion of its data did not finish",
+                    "repair finishes it",
+                )
+            continue
         if not ctx.store.any_object(place):
             yield Problem(
                 Kind.STALE_MARKER, info.path, f"{place} is gone", "repair removes the marker"
-            )
-        elif is_purging(hidden):
-            yield Problem(
-                Kind.UNFINISHED_PURGE,
-                place,
-                f"'{name}' was dropped, and the deletion of its data did not finish",
-                "repair finishes it",
             )
         elif ctx.store.head(f"{place}/{markers.NESTED}") is None:
             yield Problem(
                 Kind.MISSING_MARKER,
                 place,
-                f"'{name}' is deregistered, but other implementations still see it",
+                f"'{name}' is {hidden.state.value}, but other implementations still see it",
                 "repair writes the marker",
             )
 
@@ -222,20 +237,39 @@ def _unborn(store: Store, marker: ObjectInfo, place: str, older_than_ms: int) ->
         )
 
 
-def _claims(store: Store, older_than_ms: int) -> Iterator[Problem]:
-    found = list(store.list_tree(CLAIMS)) if store.list_level(CLAIMS) != Level() else []
-    for info in found:
-        if info.modified_ms <= older_than_ms:
-            yield Problem(
-                Kind.STALE_CLAIM,
-                info.path,
-                "somebody won the right to end a hiding and did not finish",
-                "repair finishes what it claimed",
-            )
+def _claimed(store: Store) -> dict[str, int]:
+    """Return the folders of claims, each with the time of its newest."""
+    found: dict[str, int] = {}
+    if store.list_level(CLAIMS) == Level():
+        return found
+    for info in store.list_tree(CLAIMS):
+        where, _, last = info.path.rpartition("/")
+        # A file directly at the top is what a probe of the store left.
+        where = where if last.isdecimal() and where.count("/") == 2 else info.path
+        found[where] = max(found.get(where, 0), info.modified_ms)
+    return found
 
 
-def _aside(store: Store, view: Snapshot) -> Iterator[Problem]:
-    pending = {row.hidden.drop_id for row in trash.rows(view)}
+def _claims(ctx: Context, claimed: dict[str, int], older_than_ms: int) -> Iterator[Problem]:
+    lapsed = ctx.clock() - ctx.lease_ms
+    for where, modified_ms in claimed.items():
+        parts = where.split("/")
+        if modified_ms > max(older_than_ms, lapsed):
+            continue
+        if len(parts) == 3:
+            hidden = markers.read_with_claim(ctx.store, parts[1], parts[1] + ".lance")
+            if hidden is not None and hidden.is_purging and hidden.drop_id == parts[2]:
+                continue  # The marker says it.
+        yield Problem(
+            Kind.STALE_CLAIM,
+            where,
+            "somebody won the right to end a hiding and did not finish",
+            "repair finishes what it claimed",
+        )
+
+
+def _aside(store: Store, view: Snapshot, claimed: set[str]) -> Iterator[Problem]:
+    pending = {row.hidden.drop_id for row in trash.rows(view)} | claimed
     for drop_id in store.list_level(TRASH).folders:
         if drop_id not in pending:
             yield Problem(

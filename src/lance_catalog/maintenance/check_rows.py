@@ -8,14 +8,14 @@ from lance_catalog.directory.context import Context
 from lance_catalog.errors import InvalidTableStateError
 from lance_catalog.identifiers import is_internal_key, split_key
 from lance_catalog.lifecycle import markers, trash
+from lance_catalog.lifecycle.claims import Claim
 from lance_catalog.lifecycle.locations import normalise, v1_name
-from lance_catalog.lifecycle.purge import is_purging
 from lance_catalog.lifecycle.states import HiddenState
 from lance_catalog.maintenance.findings import Kind, Problem
 from lance_catalog.manifest import Snapshot
 from lance_catalog.model import Entry
 
-__all__ = ["check"]
+__all__ = ["check", "is_left"]
 
 
 def check(ctx: Context, view: Snapshot, older_than_ms: int) -> list[Problem]:
@@ -36,14 +36,14 @@ def check(ctx: Context, view: Snapshot, older_than_ms: int) -> list[Problem]:
         Problem(
             Kind.SHARED_LOCATION,
             place,
-            f"{', '.join(sorted(ids))} all lie there, so none of them can be dropped",
+            f"{', '.join(sorted(ids))} all lie there, so none of them can be dropped or purged",
             "deregister all but one of them",
         )
         for place, ids in sorted(places.items())
         if len(ids) > 1
     ]
     for row in trash.rows(view):
-        problems += _hidden(ctx, row)
+        problems += _hidden(ctx, row, older_than_ms)
     problems += _shown(ctx, view, older_than_ms)
     return problems
 
@@ -94,14 +94,24 @@ def _bad_location(entry: Entry) -> Problem:
     )
 
 
-def _hidden(ctx: Context, row: trash.TrashRow) -> Iterator[Problem]:
-    if is_purging(row.hidden):
-        yield Problem(
-            Kind.UNFINISHED_PURGE,
-            row.entry.object_id,
-            f"'{row.object_id}' was dropped, and the deletion of its data did not finish",
-            "repair finishes it",
-        )
+def _hidden(ctx: Context, row: trash.TrashRow, older_than_ms: int) -> Iterator[Problem]:
+    claim = row.hidden.claim
+    if claim is not None and is_left(ctx, claim, older_than_ms):
+        if row.hidden.is_purging:
+            yield Problem(
+                Kind.UNFINISHED_PURGE,
+                row.entry.object_id,
+                f"'{row.object_id}' was dropped, and the deletion of its data did not finish",
+                "repair finishes it",
+            )
+        else:
+            yield Problem(
+                Kind.STALE_CLAIM,
+                row.entry.object_id,
+                f"a creation over the dropped table '{row.object_id}' did not finish",
+                "repair undoes it; the table stays in the trash",
+            )
+    if row.hidden.is_purging:
         return
     place = normalise(row.entry.location)
     name = v1_name(place)
@@ -113,9 +123,14 @@ def _hidden(ctx: Context, row: trash.TrashRow) -> Iterator[Problem]:
         yield Problem(
             Kind.MISSING_MARKER,
             place,
-            f"'{row.object_id}' is deregistered, but readers of directories still see it",
+            f"'{row.object_id}' is {row.hidden.state.value}, but readers of directories see it",
             "repair writes the marker",
         )
+
+
+def is_left(ctx: Context, claim: Claim, older_than_ms: int) -> bool:
+    """Whether a claim is nobody's any more: its lease has passed, or the grace period."""
+    return claim.at_ms <= older_than_ms or claim.is_stale(ctx.clock(), ctx.lease_ms)
 
 
 def _shown(ctx: Context, view: Snapshot, older_than_ms: int) -> Iterator[Problem]:
@@ -127,7 +142,7 @@ def _shown(ctx: Context, view: Snapshot, older_than_ms: int) -> Iterator[Problem
         place = name + ".lance"
         live = [e for e in view.at_location(place) if not is_internal_key(e.object_id)]
         hidden = markers.read(ctx.store, name, place)
-        left = {HiddenState.DEREGISTERED}
+        left = {HiddenState.DEREGISTERED, HiddenState.DROPPED, HiddenState.PURGED}
         if info.modified_ms <= older_than_ms:
             left.add(HiddenState.CREATING)
         if live and hidden is not None and hidden.state in left:

@@ -28,6 +28,7 @@ class Kind(StrEnum):
     UNLISTED_MARKER = "unlisted-marker"
     STALE_MARKER = "stale-marker"
     STALE_CLAIM = "stale-claim"
+    UNREADABLE_MARKER = "unreadable-marker"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from lance_catalog.directory import reviving
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.layout import RESERVED, RESERVED_BODY
+from lance_catalog.directory.marking import mark_v1
 from lance_catalog.identifiers import DELIMITER, TRASH, Identifier, decode, encode
-from lance_catalog.lifecycle import markers, purge, trash
+from lance_catalog.lifecycle import claim_files, markers, purge, trash
+from lance_catalog.lifecycle.claims import Verb
 from lance_catalog.lifecycle.locations import overlapping, v1_name
 from lance_catalog.lifecycle.states import Hidden, HiddenState, new_drop_id
 from lance_catalog.maintenance.findings import Problem
@@ -69,8 +72,9 @@ def former_names(place: str) -> Identifier:
 def adopt(ctx: Context, problem: Problem) -> None:
     """List a table nobody names as deregistered, so that people can decide."""
     place = problem.subject
-    hidden = Hidden(new_drop_id(), HiddenState.DEREGISTERED, ctx.clock())
-    row = trash.hide(Entry(_former_id(place), Kind.TABLE.value, place), hidden)
+    former = _former_id(place)
+    hidden = Hidden(new_drop_id(former), HiddenState.DEREGISTERED, ctx.clock())
+    row = trash.hide(Entry(former, Kind.TABLE.value, place), hidden)
 
     def plan(view: Snapshot) -> tuple[Change, None]:
         return Change(add=() if overlapping(view, place) else (row,)), None
@@ -94,14 +98,21 @@ def finish_purge(ctx: Context, problem: Problem) -> None:
         ctx.store.delete_tree(subject)
         ctx.store.prune(TRASH)
     elif subject.startswith(TRASH + DELIMITER):
-        for row in trash.rows(ctx.view()):
-            if row.entry.object_id == subject and ctx.log is not None:
-                purge.purge_row(ctx.log, row)
+        row = trash.get(ctx.exact(), subject)
+        if row is not None and row.hidden.is_purging and ctx.log is not None:
+            terms = ctx.terms(force=True)
+            claimed = ctx.commit(lambda view: purge.claim_row(view, row, terms))
+            purge.purge_row(ctx.log, claimed, ctx.clock, lease_ms=ctx.lease_ms)
     else:
         name = v1_name(subject)
-        hidden = None if name is None else markers.read(ctx.store, name, subject)
-        if name is not None and hidden is not None and purge.is_purging(hidden):
-            purge.purge_directory(ctx.store, name, subject, hidden, resume=True)
+        hidden = None if name is None else markers.read_with_claim(ctx.store, name, subject)
+        if name is not None and hidden is not None and hidden.is_purging:
+            _purge_directory(ctx, name, subject, hidden)
+
+
+def _purge_directory(ctx: Context, name: str, place: str, hidden: Hidden) -> None:
+    terms = ctx.terms(force=True)
+    purge.purge_directory(ctx.store, name, place, hidden, ctx.clock, terms=terms)
 
 
 def remove_markers(ctx: Context, problem: Problem) -> None:
@@ -109,8 +120,8 @@ def remove_markers(ctx: Context, problem: Problem) -> None:
     place = problem.subject
     name = v1_name(place)
     hidden = None if name is None else markers.read(ctx.store, name, place)
-    if name is not None and hidden is not None and ctx.view().at_location(place):
-        markers.reveal(ctx.store, name, place, hidden, resume=True)
+    if name is not None and hidden is not None and ctx.exact().at_location(place):
+        markers.reveal(ctx.store, name, place, hidden, ctx.terms(force=True))
 
 
 def write_markers(ctx: Context, problem: Problem) -> None:
@@ -119,8 +130,11 @@ def write_markers(ctx: Context, problem: Problem) -> None:
     name = v1_name(place)
     if name is None:
         return
-    former = trash.owner_of(ctx.view(), place)
-    hidden = former[0].hidden if former else markers.read(ctx.store, name, place)
+    former = trash.owner_of(ctx.exact(), place)
+    if former:
+        mark_v1(ctx, former[0])
+        return
+    hidden = markers.read(ctx.store, name, place)
     if hidden is not None and not markers.hide(ctx.store, name, place, hidden):
         ctx.store.put(f"{place}/{markers.NESTED}", markers.NESTED_BODY)
 
@@ -135,7 +149,7 @@ def lift_marker(ctx: Context, problem: Problem) -> None:
 
 
 def remove_stale_marker(ctx: Context, problem: Problem) -> None:
-    """Remove the marker of a directory that is gone."""
+    """Remove the marker of a directory that is gone, or of a purge long past."""
     name = problem.subject.removesuffix(markers.SUFFIX)
     with ctx.store.exclusive():
         if not ctx.store.any_object(name + ".lance"):
@@ -145,20 +159,46 @@ def remove_stale_marker(ctx: Context, problem: Problem) -> None:
 
 def finish_claim(ctx: Context, problem: Problem) -> None:
     """Finish what a claim began; a claim without its marker is only in the way."""
-    path = problem.subject
-    folder, _, drop_id = path.rpartition("/")
-    name = folder.rpartition("/")[2]
-    place = name + ".lance"
-    verb = (ctx.store.get(path) or b"").split(b" ")[0]
-    hidden = markers.read(ctx.store, name, place)
-    if hidden is not None and hidden.drop_id == drop_id:
-        if verb == b"purge":
-            purge.purge_directory(ctx.store, name, place, hidden, resume=True)
-        else:
-            markers.reveal(ctx.store, name, place, hidden, resume=True)
+    subject = problem.subject
+    if subject.startswith(TRASH + DELIMITER):
+        _undo_revival(ctx, subject)
         return
-    if verb == b"purge":
+    parts = subject.split("/")
+    if len(parts) != 3:
+        ctx.store.delete([subject])
+        ctx.store.prune(subject.rpartition("/")[0])
+        return
+    _, name, drop_id = parts
+    place = name + ".lance"
+    hidden = markers.read_with_claim(ctx.store, name, place)
+    if hidden is not None and hidden.drop_id == drop_id and hidden.claim is not None:
+        if hidden.is_purging:
+            _purge_directory(ctx, name, place, hidden)
+            return
+        if hidden.claim.verb in (Verb.REGISTER, Verb.UNDROP):
+            markers.reveal(ctx.store, name, place, hidden, ctx.terms(force=True))
+            return
+        if hidden.claim.verb is Verb.REVIVE:
+            reviving.roll_back(ctx, place, hidden.claim)
+    elif ctx.store.list_level(f"{TRASH}/{drop_id}").folders:
         ctx.store.delete_tree(f"{TRASH}/{drop_id}")
         ctx.store.prune(TRASH)
-    ctx.store.delete([path])
-    ctx.store.prune(folder)
+    claim_files.clear(ctx.store, name, drop_id)
+
+
+def _undo_revival(ctx: Context, trash_id: str) -> None:
+    """Take back a creation over a dropped table that died: the table stays in the trash."""
+    row = trash.get(ctx.exact(), trash_id)
+    if row is None or row.hidden.claim is None or row.hidden.is_purging:
+        return
+    reviving.roll_back(ctx, row.entry.location or "", row.hidden.claim)
+    seen = row.hidden.claim
+
+    def plan(view: Snapshot) -> tuple[Change, None]:
+        current = trash.get(view, trash_id)
+        if current is None or current.hidden.claim != seen:
+            return Change(), None
+        freed = trash.reclaimed(current, None)
+        return Change(view.rows_of(trash_id), (freed.entry,), {trash_id: current.entry}), None
+
+    ctx.commit(plan)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from lance_catalog.config import Mode
 from lance_catalog.directory.context import Context
-from lance_catalog.directory.dropping import new_hidden, purge_rows
+from lance_catalog.directory.dropping import Drop, finish, new_hidden
 from lance_catalog.directory.layout import fresh_directory
 from lance_catalog.directory.resolve import require_table
 from lance_catalog.errors import (
@@ -77,7 +77,7 @@ def relocate(ctx: Context, move: Relocation, progress: Progress | None = None) -
             copied, size = copied + 1, size + length
             if progress is not None:
                 progress(copied, size)
-    hidden = new_hidden(ctx)
+    hidden = new_hidden(ctx, encode(move.names), Drop(0, purge=True))
 
     def plan(view: Snapshot) -> tuple[Change, TrashRow]:
         found = require_table(ctx, view, move.names)
@@ -103,7 +103,7 @@ def relocate(ctx: Context, move: Relocation, progress: Progress | None = None) -
     except ConcurrentModificationError:
         ctx.store.delete_tree(move.target)
         raise
-    purge_rows(ctx, [former])
+    finish(ctx, [former])
     return move.target
 
 

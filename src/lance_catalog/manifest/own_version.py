@@ -15,6 +15,7 @@ from typing import Any
 import lance
 
 from lance_catalog.failpoints import hit
+from lance_catalog.manifest import gated
 from lance_catalog.manifest.schema import DIRECTORY
 from lance_catalog.storage.gate import CommitGate, Outcome
 from lance_catalog.storage.manifests import Naming
@@ -62,35 +63,9 @@ class OwnVersion:
         version = self.dataset.version
         transaction = lance.Transaction(version, operation, str(uuid.uuid4()))
         self.files.append(f"_transactions/{version}-{transaction.uuid}.txn")
-        # Typed as any: the gate is not a whole namespace, and Lance does not ask it to be.
-        client: Any = gate
-        try:
-            lance.LanceDataset.commit(
-                self.dataset,
-                transaction,
-                storage_options=dict(self.store.lance_options) or None,
-                enable_v2_manifest_paths=True,
-                max_retries=0,
-                namespace_client=client,
-                table_id=[DIRECTORY],
-                namespace_client_managed_versioning=True,
-            )
-        except (OSError, RuntimeError, ValueError) as error:
-            if gate.outcome is Outcome.LANDED:
-                return True  # Only the way back failed.
-            if gate.outcome is Outcome.REFUSED:
-                return False
-            if gate.outcome is Outcome.NOT_TRIED and gate.error is None and _is_conflict(error):
-                return False  # Lance saw the other version before it asked the gate.
-            raise
-        return gate.outcome is Outcome.LANDED
+        return gated.commit(gate, self.dataset, transaction) is not None
 
     def _remove(self, files: Sequence[str], folders: Sequence[str]) -> None:
         self.store.delete([f"{DIRECTORY}/{path}" for path in files])
         for folder in folders:
             self.store.delete_tree(f"{DIRECTORY}/{folder}")
-
-
-def _is_conflict(error: Exception) -> bool:
-    text = str(error).lower()
-    return isinstance(error, lance.commit.CommitConflictError) or "ncompatible transaction" in text

@@ -65,7 +65,7 @@ class Snapshot:
         skip = None if after is None else prefix + after
         low = prefix if skip is None else skip
         high = parent + _AFTER if parent else None
-        for entry in self._level(prefix.count(DELIMITER), low, high):
+        for entry in self.between(prefix.count(DELIMITER), low, high):
             if entry.object_id != skip:
                 yield entry
 
@@ -93,7 +93,7 @@ class Snapshot:
                 yield key[cut:]
             previous = key
 
-    def _level(self, depth: int, low: str, high: str | None) -> Iterator[Entry]:
+    def between(self, depth: int, low: str, high: str | None) -> Iterator[Entry]:
         """Yield the rows of one depth with low ≤ id < high, by id, each id once."""
         changed = self.overlay.keys(depth, low, high)
         position = 0
@@ -124,7 +124,7 @@ class Snapshot:
         first = prefix.count(DELIMITER)
         deepest = max([len(self.base.starts) - 2, *self.overlay.depths()])
         for depth in range(first, deepest + 1):
-            yield from self._level(depth, prefix, high)
+            yield from self.between(depth, prefix, high)
 
     def entries(self) -> Iterator[Entry]:
         """Yield every object."""

@@ -1,0 +1,78 @@
+"""A creation where a dropped table is: write over it, or in V1 clear what is in the way."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from lance_catalog.config import Mode
+from lance_catalog.directory import dropped, reviving
+from lance_catalog.directory.context import Context
+from lance_catalog.directory.layout import v1_directory
+from lance_catalog.directory.listing import is_component
+from lance_catalog.directory.resolve import require_namespace
+from lance_catalog.errors import storage_errors
+from lance_catalog.identifiers import Identifier, parent_of
+from lance_catalog.lifecycle import markers, purge
+from lance_catalog.lifecycle.states import Hidden, HiddenState
+
+__all__ = ["create_over_dropped", "make_way"]
+
+#: A drop that ends while we write over it (undropped and dropped again) is one round.
+_ROUNDS: Final = 8
+
+
+def create_over_dropped(
+    ctx: Context, names: Identifier, data: pa.Table, given: dict[str, str]
+) -> tuple[str, int] | None:
+    """Write over the latest drop of an id; return its place and version, None if there is none."""
+    for _ in range(_ROUNDS):
+        view = ctx.exact()
+        found = dropped.find(ctx, view, names)
+        # In V1 whatever is being deleted is in the way; elsewhere another directory is not.
+        if not found or found[0].hidden.is_purging:
+            break
+        if ctx.mode is not Mode.V1:
+            require_namespace(view, parent_of(names))
+        version = reviving.revive(ctx, found[0], data, given)
+        if version is not None:
+            return found[0].location, version
+        if ctx.mode is not Mode.V1 or dropped.find(
+            ctx, ctx.exact(), names, found[0].hidden.drop_id
+        ):
+            break
+    if ctx.mode is Mode.V1:
+        # Dropped before it had data: there is nothing to keep.
+        make_way(ctx, names[0], delete=True)
+    return None
+
+
+def make_way(ctx: Context, name: str, *, delete: bool) -> None:
+    """Clear what a V1 name may be cleared of: an ended or lapsed deletion, a marker of nothing.
+
+    ``delete`` deletes a dropped table as well.
+    """
+    if not is_component(name):
+        return
+    place = v1_directory(name)
+    with storage_errors(f"looking at '{name}'"):
+        hidden = markers.read_with_claim(ctx.store, name, place)
+        if hidden is None:
+            return
+        if hidden.state is HiddenState.PURGED:
+            # A clock that jumped back must not close the name for ever.
+            age = abs(ctx.clock() - hidden.deleted_at_ms)
+            if age >= ctx.settings.quarantine_ms:
+                with ctx.store.exclusive():
+                    markers.remove_own(ctx.store, name, hidden)
+            return
+        if hidden.state is not HiddenState.DROPPED:
+            return
+        nothing = not ctx.store.any_object(place)
+    if delete or nothing or hidden.is_purging:
+        _purge(ctx, name, place, hidden)
+
+
+def _purge(ctx: Context, name: str, place: str, hidden: Hidden) -> None:
+    purge.purge_directory(ctx.store, name, place, hidden, ctx.clock, terms=ctx.terms())

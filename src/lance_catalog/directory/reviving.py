@@ -1,0 +1,215 @@
+"""create_table over a dropped table: a new version of the same lineage (S08).
+
+The data files are written first, where nobody sees them. Then the hiding is claimed, so that no
+purge and no undrop can come between; then the version lands on top of the dropped ones; then the
+table is shown. A creation that dies in between leaves a claim that lapses, and whoever brings the
+table back afterwards undoes the version that was never acknowledged.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Final
+
+import lance
+import pyarrow as pa
+from lance.fragment import write_fragments
+
+from lance_catalog.config import Mode
+from lance_catalog.directory import claiming, first_version
+from lance_catalog.directory.claiming import Held
+from lance_catalog.directory.context import Context
+from lance_catalog.directory.dropped import Found
+from lance_catalog.directory.marking import unmark_v1
+from lance_catalog.directory.resolve import require_namespace
+from lance_catalog.errors import (
+    CommitOutcomeUnknownError,
+    ConcurrentModificationError,
+    LanceNamespaceError,
+    TableAlreadyExistsError,
+    storage_errors,
+)
+from lance_catalog.failpoints import hit
+from lance_catalog.identifiers import encode, format_text, parent_of
+from lance_catalog.lifecycle import markers, trash
+from lance_catalog.lifecycle.claims import Claim, Verb
+from lance_catalog.manifest import Change, Snapshot, gated
+from lance_catalog.model import Entry, Kind, dump_metadata, user_properties
+from lance_catalog.storage.port import Store
+
+__all__ = ["revive", "roll_back"]
+
+#: Writers that still have the table open may put versions between; each costs one try.
+_TRIES: Final = 16
+
+
+def revive(ctx: Context, found: Found, data: pa.Table, given: dict[str, str]) -> int | None:
+    """Write a table over a dropped one and show it; return its version.
+
+    None when the drop ended meanwhile, or holds no data: then the caller creates the table anew.
+    """
+    what = f"creating '{format_text(found.names)}' over the dropped table"
+    place = found.location
+    with storage_errors(what):
+        if not first_version.has_versions(ctx.store, place):
+            return None
+        operation = _write(ctx.store, place, data)
+    hit("revive.data_written")
+    files = [f"{place}/data/{file.path}" for part in operation.fragments for file in part.files]
+    try:
+        held = claiming.claim(ctx, found, Verb.REVIVE)
+    except LanceNamespaceError:
+        first_version.discard(ctx.store, place, files)
+        raise
+    if held is None:
+        first_version.discard(ctx.store, place, files)
+        return None
+    hit("revive.claimed")
+    try:
+        with storage_errors(what):
+            if held.before is not None and held.before.verb is Verb.REVIVE:
+                roll_back(ctx, place, held.before)
+            version = _land(ctx.store, place, operation, given, held)
+    except CommitOutcomeUnknownError:
+        raise  # The claim lapses; whoever comes then undoes what may have landed.
+    except LanceNamespaceError:
+        # Without its manifest nobody has the files; what landed is undone by a version on top.
+        if not roll_back(ctx, place, held.claim):
+            first_version.discard(ctx.store, place, files)
+        held.give_back()
+        raise
+    hit("revive.landed")
+    try:
+        with storage_errors(what):
+            _show(ctx, found, given, held)
+    except CommitOutcomeUnknownError:
+        raise
+    except LanceNamespaceError:
+        roll_back(ctx, place, held.claim)
+        held.give_back()
+        raise
+    return version
+
+
+def _write(store: Store, place: str, data: pa.Table) -> Any:
+    """Write the data files; return the operation that makes them the table."""
+    written: Any = write_fragments(
+        data,
+        store.uri_of(place),
+        mode="overwrite",
+        return_transaction=True,
+        storage_options=dict(store.lance_options) or None,
+    )
+    return written.operation
+
+
+def _tokens(claim: Claim) -> tuple[uuid.UUID, uuid.UUID]:
+    """Return the ids of the two versions a revival writes: known by its claim, whoever asks."""
+    first = uuid.UUID(claim.holder)
+    return first, uuid.uuid5(first, "properties")
+
+
+def _land(store: Store, place: str, operation: Any, given: dict[str, str], held: Held) -> int:
+    """Put the new data, and the properties, on top of whatever is the latest version."""
+    data, properties = _tokens(held.claim)
+
+    def fence(step: str) -> None:
+        if step == "staged":
+            held.require()
+        hit(f"revive.version_{step}")
+
+    made = _put(store, place, lambda dataset: operation, data, fence)
+    if user_properties(dict(made.metadata)) != given:
+        # R14: the table's own metadata says the same as its row.
+        updates = lance.LanceOperation.UpdateMap(dict(given), replace=True)
+        change = lance.LanceOperation.UpdateConfig(table_metadata_updates=updates)
+        made = _put(store, place, lambda dataset: change, properties, fence)
+    return int(made.version)
+
+
+def _put(store: Store, place: str, operation: Any, token: uuid.UUID, fence: Any) -> Any:
+    for _ in range(_TRIES):
+        dataset = gated.latest(store, place)
+        made = gated.put_on_top(store, place, dataset, operation(dataset), token, fence)
+        if made is not None:
+            return made
+    raise ConcurrentModificationError(
+        f"others keep writing to the dropped table at {place}; look again and retry"
+    )
+
+
+def _show(ctx: Context, found: Found, given: dict[str, str], held: Held) -> None:
+    """Make the table visible: its row, where there are rows, and then its markers."""
+    name = found.names[0]
+    if ctx.mode is not Mode.V1:
+        row = Entry(encode(found.names), Kind.TABLE.value, found.location, dump_metadata(given))
+        ctx.commit(lambda view: _plan(ctx, view, found, row, held))
+        hit("revive.registered")
+    if found.row is None:
+        markers.show(ctx.store, name, found.location, found.hidden, held.claim)
+    else:
+        unmark_v1(ctx, found.location)
+
+
+def _plan(
+    ctx: Context, view: Snapshot, found: Found, row: Entry, held: Held
+) -> tuple[Change, None]:
+    require_namespace(view, parent_of(found.names))
+    if view.get(row.object_id) is not None:
+        raise TableAlreadyExistsError(
+            f"'{format_text(found.names)}' was created by somebody else meanwhile"
+        )
+    if found.row is None:
+        if view.at_location(found.location):
+            raise ConcurrentModificationError(f"'{found.location}' was taken meanwhile; retry")
+        return Change(add=(row,)), None
+    current = trash.get(view, found.row.entry.object_id)
+    if current is None or not held.counts(current.hidden.claim):
+        raise ConcurrentModificationError(
+            f"creating '{format_text(found.names)}' took longer than its claim lasts, and another "
+            "process took over the dropped table; look again and retry"
+        )
+    key = current.entry.object_id
+    return Change(view.rows_of(key), (row,), {row.object_id: current.entry}), None
+
+
+def roll_back(ctx: Context, place: str, claim: Claim) -> bool:
+    """Undo the versions of a revival that was never acknowledged, by a version on top of them.
+
+    Nothing is deleted. Whether there was anything to undo, or a later writer built on it.
+    """
+    tokens = {str(token) for token in _tokens(claim)}
+    with storage_errors(f"undoing an unfinished creation at {place}"):
+        for _ in range(_TRIES):
+            if not first_version.has_versions(ctx.store, place):
+                return False
+            dataset = gated.latest(ctx.store, place)
+            base = _before(dataset, tokens)
+            if base == dataset.version:
+                return _built_upon(dataset, tokens)
+            undo = lance.LanceOperation.Restore(base)
+            if gated.put_on_top(ctx.store, place, dataset, undo, uuid.uuid4()) is not None:
+                return True
+    raise ConcurrentModificationError(f"others keep writing at {place}; look again and retry")
+
+
+def _before(dataset: Any, tokens: set[str]) -> int:
+    """Return the version below those on top that carry one of the tokens."""
+    version = int(dataset.version)
+    while version > 1 and _token(dataset, version) in tokens:
+        version -= 1
+    return version
+
+
+def _built_upon(dataset: Any, tokens: set[str]) -> bool:
+    """Whether a version below the latest is of the revival: then its files are in use."""
+    found = (v["version"] for v in dataset.versions())
+    return any(_token(dataset, version) in tokens for version in found)
+
+
+def _token(dataset: Any, version: int) -> str | None:
+    try:
+        transaction = dataset.read_transaction(version)
+    except (OSError, ValueError, RuntimeError):
+        return None  # Cleaned up: not one of those that just landed.
+    return None if transaction is None else str(transaction.uuid)
