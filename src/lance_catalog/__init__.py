@@ -6,7 +6,10 @@ from typing import Any
 
 import lance_namespace as _ln
 
+from lance_catalog.directory.dropped import DroppedTable, TableState, TableStatus
 from lance_catalog.directory.namespace import DirectoryNamespace
+from lance_catalog.directory.purging import PurgedTable, PurgeReport
+from lance_catalog.directory.undropping import Undropped
 from lance_catalog.errors import (
     CommitOutcomeUnknownError,
     TableVersionAlreadyExistsError,
@@ -15,7 +18,13 @@ from lance_catalog.errors import (
 __all__ = [
     "CommitOutcomeUnknownError",
     "DirectoryNamespace",
+    "DroppedTable",
+    "PurgeReport",
+    "PurgedTable",
+    "TableState",
+    "TableStatus",
     "TableVersionAlreadyExistsError",
+    "Undropped",
     "__version__",
     "connect",
 ]

@@ -2,7 +2,7 @@
 
 ``LANCE_CATALOG_FAILPOINTS="manifest.finalized=kill"`` kills the process (SIGKILL, as a crash
 would) the first time the point is reached; ``=kill@3`` the third time; ``=raise`` raises an
-OSError instead. Several are separated by commas. Every step of every commit protocol has a point
+OSError instead; ``=stop`` stops it (SIGSTOP) until somebody continues it. Several are separated by commas. Every step of every commit protocol has a point
 in :data:`POINTS`; the crash tests enumerate it, so a new step without a test is red.
 """
 
@@ -71,7 +71,7 @@ def _parse(text: str) -> dict[str, tuple[str, int]]:
     for part in filter(None, text.split(",")):
         name, _, action = part.partition("=")
         verb, _, count = action.partition("@")
-        if name not in POINTS or verb not in ("kill", "raise"):
+        if name not in POINTS or verb not in ("kill", "raise", "stop"):
             raise ValueError(f"LANCE_CATALOG_FAILPOINTS: unknown point or action in {part!r}")
         plan[name] = (verb, int(count or 1))
     return plan
@@ -94,4 +94,7 @@ def hit(name: str) -> None:
         return
     if verb == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if verb == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return
     raise OSError(f"fail point {name}")
