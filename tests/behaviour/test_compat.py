@@ -123,7 +123,7 @@ class TestDirectoryTables:
     def test_drop_removes_the_directory(self, catalog: Catalog, v1: Catalog) -> None:
         """I25: by its directory alone, without a manifest ever."""
         v1.create(["t"])
-        catalog.drop_table({"id": ["t"]})
+        catalog.drop_table({"id": ["t"]}, purge=True)
         assert catalog.tables() == []
         assert not catalog.root.paths("t.lance")
         assert not catalog.root.paths("t.deleted")
@@ -134,7 +134,7 @@ class TestDirectoryTables:
         v1.create(["t"])
         v1.deregister_table({"id": ["t"]})
         assert catalog.tables() == []
-        catalog.drop_table({"id": ["t"]})
+        catalog.drop_table({"id": ["t"]}, purge=True)
         assert not catalog.root.paths("t.lance")
         catalog.create(["t"], [9])
         assert catalog.data(["t"]) == [9]

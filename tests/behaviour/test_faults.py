@@ -43,7 +43,7 @@ def populate(catalog: Catalog) -> None:
     if catalog.mode is Mode.V1:
         catalog.deregister_table({"id": ["out"]})
         return
-    catalog.drop_table({"id": ["out"]})
+    catalog.drop_table({"id": ["out"]}, purge=True)
     catalog.root.write("out.lance", rows([1]))
     if catalog.mode is Mode.COMPAT:
         # Visible by its directory; out of the way for a registration.

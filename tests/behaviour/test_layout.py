@@ -50,7 +50,7 @@ class TestV1:
         catalog.root.write("t.lance", rows([7]))
         assert catalog.tables() == ["t"]
         assert catalog.data(["t"]) == [7]
-        catalog.drop_table({"id": ["t"]})
+        catalog.drop_table({"id": ["t"]}, purge=True)
         assert not catalog.root.paths("t.lance")
 
 
@@ -155,10 +155,10 @@ def test_nothing_stray_after_a_life(catalog: Catalog) -> None:
         catalog.namespace("a")
         catalog.create(["a", "t"])
         catalog.declare_table({"id": ["a", "d"]})
-        catalog.drop_namespace({"id": ["a"], "behavior": "cascade"})
+        catalog.drop_namespace({"id": ["a"], "behavior": "cascade"}, purge=True)
     for name in ("t", "u"):
         catalog.create([name])
-        catalog.drop_table({"id": [name]})
+        catalog.drop_table({"id": [name]}, purge=True)
     left = {path for path in catalog.root.paths() if not path.startswith("__manifest/")}
     assert left == catalog.flag
     if catalog.mode is not Mode.V1:

@@ -170,7 +170,7 @@ class TestDeclare:
         assert catalog.rows()["t"]["location"] == "warehouse/t"
         catalog.create(["t"], [4])
         assert catalog.data(["t"]) == [4]
-        catalog.drop_table({"id": ["t"]})
+        catalog.drop_table({"id": ["t"]}, purge=True)
         assert catalog.root.paths("warehouse") == []
 
     @pytest.mark.modes(Mode.V1)

@@ -165,7 +165,7 @@ class TestOtherWriters:
         catalog.create(["u"])
         catalog.manifest().add_columns({"owner": "concat('o-', object_id)"})
         catalog.rename_table({"id": ["t"], "new_table_name": "r", "new_namespace_id": ["ns"]})
-        catalog.drop_table({"id": ["u"]})
+        catalog.drop_table({"id": ["u"]}, purge=True)
         catalog.create(["new"])
         rows = catalog.rows()
         assert {key: row["owner"] for key, row in rows.items()} == {

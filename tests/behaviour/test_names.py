@@ -131,7 +131,7 @@ class TestTables:
         for number, name in enumerate(GOOD):
             assert catalog.data([name]) == [number], name
         for name in GOOD[::2]:
-            catalog.drop_table({"id": [name]})
+            catalog.drop_table({"id": [name]}, purge=True)
         assert catalog.tables() == sorted(GOOD[1::2])
         for place in places[::2]:
             assert not [path for path in catalog.root.paths() if path.startswith(f"{place}/")]

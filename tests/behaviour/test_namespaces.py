@@ -299,7 +299,7 @@ class TestDrop:
         for names in (["a", "t"], ["a", "b", "c", "t"], ["ab", "t"], ["z", "a"], ["t"]):
             catalog.create(names)
         catalog.declare_table({"id": ["a", "b", "declared"]})
-        catalog.drop_namespace({"id": ["a"], "behavior": behavior})
+        catalog.drop_namespace({"id": ["a"], "behavior": behavior}, purge=True)
         assert catalog.namespaces() == ["ab", "z"]
         assert catalog.all_tables() == ["ab$t", "t", "z$a"]
         assert set(catalog.rows()) == {"ab", "ab$t", "z", "z$a", "t"}

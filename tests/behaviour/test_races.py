@@ -65,7 +65,7 @@ class TestTables:
         """I25: losers find nothing (4) or a conflict (14); no byte is left."""
         catalog.create(catalog.at("t"))
         place = catalog.place(catalog.at("t"))
-        outcomes = race(catalog, lambda ns, _: ns.drop_table({"id": catalog.at("t")}))
+        outcomes = race(catalog, lambda ns, _: ns.drop_table({"id": catalog.at("t")}, purge=True))
         assert outcomes.count(None) == 1, outcomes
         assert set(outcomes) <= {None, 4, 14}, outcomes
         assert catalog.root.paths(f"{place}/") == []

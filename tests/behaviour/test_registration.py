@@ -206,7 +206,7 @@ class TestDropOfDeregistered:
         catalog.create(table_id)
         place = catalog.place(table_id)
         location = catalog.deregister_table({"id": table_id}).location
-        catalog.drop_table({"id": table_id})
+        catalog.drop_table({"id": table_id}, purge=True)
         assert catalog.root.paths(place) == []
         assert "t.deleted" not in catalog.root.level()
         assert code(catalog.drop_table, {"id": table_id}) == 4
@@ -223,9 +223,9 @@ class TestDropOfDeregistered:
         catalog.deregister_table({"id": table_id})
         catalog.create(table_id, [2])
         new = catalog.place(table_id)
-        catalog.drop_table({"id": table_id})
+        catalog.drop_table({"id": table_id}, purge=True)
         assert catalog.root.paths(f"{new}/") == []
         assert catalog.root.paths(f"{old}/") != []
-        catalog.drop_table({"id": table_id})
+        catalog.drop_table({"id": table_id}, purge=True)
         assert catalog.root.paths(f"{old}/") == []
         assert code(catalog.drop_table, {"id": table_id}) == 4

@@ -147,7 +147,7 @@ class TestCompat:
         catalog.create(["t"], [1])
         rename(catalog, ["t"], "u")
         catalog.create(["t"], [2])
-        catalog.drop_table({"id": ["u"]})
+        catalog.drop_table({"id": ["u"]}, purge=True)
         assert catalog.root.paths("t.lance") == []
         assert catalog.tables() == ["t"]
         assert catalog.data(["t"]) == [2]

@@ -229,7 +229,7 @@ class TestSnapshot:
         catalog.create(["a", "t"])
         pinned = catalog.snapshot()
         catalog.namespace("b")
-        catalog.drop_table({"id": ["a", "t"]})
+        catalog.drop_table({"id": ["a", "t"]}, purge=True)
         assert [entry.object_id for entry in pinned.entries()] == ["a", "a$t"]
         assert pinned.get("b") is None
         assert pinned.get("a$t") is not None

@@ -372,7 +372,7 @@ class TestDrop:
         catalog.create(catalog.at("keep"))
         catalog.create(catalog.at("t"))
         place = catalog.place(catalog.at("t"))
-        answer = catalog.drop_table({"id": catalog.at("t")})
+        answer = catalog.drop_table({"id": catalog.at("t")}, purge=True)
         assert answer.id == catalog.at("t")
         assert answer.location.rsplit("/", 1)[-1].startswith(place[:16])
         assert catalog.tables(catalog.home) == ["keep"]
@@ -390,15 +390,16 @@ class TestDrop:
         catalog.ns.context.clock = lambda: 1_700_000_000_123
         catalog.create(catalog.at("t"))
         answer = catalog.drop_table({"id": catalog.at("t")})
-        assert re.fullmatch("[0-9a-f]+", answer.transaction_id)
+        assert re.fullmatch("[0-9a-f]{10}-[0-9a-f]{12}", answer.transaction_id)
         assert answer.properties["lance_catalog.drop_id"] == answer.transaction_id
-        assert int(answer.properties["lance_catalog.expires_at_ms"]) >= 1_700_000_000_123
+        week = 7 * 24 * 3600 * 1000
+        assert answer.properties["lance_catalog.expires_at_ms"] == str(1_700_000_000_123 + week)
 
     def test_declared_table_goes(self, catalog: Catalog) -> None:
         """I25: a table without data can be dropped as well."""
         catalog.declare_table({"id": catalog.at("t")})
         place = catalog.place(catalog.at("t"))
-        catalog.drop_table({"id": catalog.at("t")})
+        catalog.drop_table({"id": catalog.at("t")}, purge=True)
         assert not catalog.exists(catalog.at("t"))
         assert catalog.root.paths(place) == []
 

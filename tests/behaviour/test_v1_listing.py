@@ -314,7 +314,7 @@ class TestMigrate:
         migrate(catalog.context)
         catalog.register_table({"id": ["gone"], "location": "gone.lance"})
         assert catalog.data(["gone"]) == [2]
-        catalog.drop_table({"id": ["end"]})
+        catalog.drop_table({"id": ["end"]}, purge=True)
         assert catalog.root.paths("end.") == []
         assert catalog.tables() == ["declared", "gone", "t"]
         assert Catalog(Mode.V1, catalog.kind, catalog.root).tables() == ["declared", "gone", "t"]

@@ -117,6 +117,7 @@ def test_every_kind_of_finding_is_mended_or_says_what_to_do() -> None:
         Kind.UNREADABLE_METADATA,
         Kind.BROKEN_TABLE,
         Kind.UNMIGRATED_TABLE,
+        Kind.UNREADABLE_MARKER,
     }
     assert set(_STEPS) | by_hand == set(Kind)
     assert set(_STEPS) & by_hand == set()

@@ -212,7 +212,7 @@ class TestMigrate:
             if verb == "register":
                 other.register_table({"id": ["t"], "location": "t.lance"})
             else:
-                other.drop_table({"id": ["t"]})
+                other.drop_table({"id": ["t"]}, purge=True)
 
         with pytest.MonkeyPatch.context() as patch:
             _during_lift(patch, after, end)
@@ -228,9 +228,10 @@ class TestMigrate:
         bucket.put(f"t.lance/{RESERVED}", f"t.lance/{NESTED}")
         real = markers.claim
 
-        def slow(*args: Any, **how: Any) -> None:
-            real(*args, **how)
+        def slow(*args: Any, **how: Any) -> Any:
+            won = real(*args, **how)
             assert migrate(bucket.open().context).hidden == ["t"]
+            return won
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(markers, "claim", slow)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-__all__ = ["complete_namespace", "complete_object"]
+if TYPE_CHECKING:
+    from lance_catalog.cli.session import Session
+
+__all__ = ["complete_dropped", "complete_namespace", "complete_object"]
 
 _SECONDS: Final = 0.2
 _MOST: Final = 200
@@ -15,21 +19,26 @@ _MOST: Final = 200
 
 def complete_namespace(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return ids of namespaces that begin as typed."""
-    return _within_limit(ctx, incomplete, tables=False)
+    return _within_limit(ctx, lambda session: _children(session, incomplete, tables=False))
 
 
 def complete_object(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return ids of namespaces and tables that begin as typed."""
-    return _within_limit(ctx, incomplete, tables=True)
+    return _within_limit(ctx, lambda session: _children(session, incomplete, tables=True))
 
 
-def _within_limit(ctx: typer.Context, incomplete: str, *, tables: bool) -> list[str]:
+def complete_dropped(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return ids of dropped tables that begin as typed."""
+    return _within_limit(ctx, lambda session: _dropped(session, incomplete))
+
+
+def _within_limit(ctx: typer.Context, candidates: Callable[[Session], list[str]]) -> list[str]:
     found: list[str] = []
 
     def look() -> None:
         # A shell that waits for completions has no place for an error of any kind.
         try:
-            found.extend(_candidates(ctx, incomplete, tables=tables))
+            found.extend(candidates(_session(ctx)))
         except Exception:
             found.clear()
 
@@ -40,9 +49,8 @@ def _within_limit(ctx: typer.Context, incomplete: str, *, tables: bool) -> list[
     return [] if thread.is_alive() else list(found)
 
 
-def _candidates(ctx: typer.Context, incomplete: str, *, tables: bool) -> list[str]:
+def _session(ctx: typer.Context) -> Session:
     from lance_catalog.cli.command import GLOBALS
-    from lance_catalog.cli.reading import child_namespaces, child_tables, take
     from lance_catalog.cli.session import Session
 
     session = Session()
@@ -53,6 +61,12 @@ def _candidates(ctx: typer.Context, incomplete: str, *, tables: bool) -> list[st
     session.take({k: v for k, v in ctx.params.items() if k in after})
     # Warnings of the library end here too, in silence.
     assert session.output.quiet
+    return session
+
+
+def _children(session: Session, incomplete: str, *, tables: bool) -> list[str]:
+    from lance_catalog.cli.reading import child_namespaces, child_tables, take
+
     delimiter = session.settings.delimiter
     typed = incomplete.split(delimiter)
     parent, begin = tuple(typed[:-1]), typed[-1]
@@ -60,3 +74,8 @@ def _candidates(ctx: typer.Context, incomplete: str, *, tables: bool) -> list[st
     if tables:
         names = names + take(child_tables(session, parent), _MOST, None)[0]
     return [session.text((*parent, name)) for name in names if name.startswith(begin)]
+
+
+def _dropped(session: Session, incomplete: str) -> list[str]:
+    found = {session.text(table.id) for table in session.catalog.list_dropped_tables()}
+    return sorted(text for text in found if text.startswith(incomplete))[:_MOST]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from lance_catalog.cli.moments import iso
 from lance_catalog.cli.results import Listing
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def list_deregistered(session: Session, parent: Identifier) -> Listing:
             **session.row(table.names),
             "name": table.names[-1],
             "location": store.uri_of(table.location),
-            "deregistered_at": _when(table.at_ms),
+            "deregistered_at": iso(table.at_ms),
         }
         for table in found
     ]
@@ -33,7 +33,7 @@ def list_deregistered(session: Session, parent: Identifier) -> Listing:
     if rows:
         notes.append(
             session.remark(
-                "`table register ID LOCATION` brings one back, `table drop ID` deletes it"
+                "`table register ID LOCATION` brings one back, `table drop ID` moves it to the trash"
             )
         )
     else:
@@ -45,13 +45,3 @@ def list_deregistered(session: Session, parent: Identifier) -> Listing:
         plain=("text", "location", "deregistered_at"),
         note="\n".join(note for note in notes if note is not None) or None,
     )
-
-
-def _when(at_ms: int | None) -> str | None:
-    if at_ms is None:
-        return None
-    try:
-        return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):
-        # A marker that another program wrote may hold any number.
-        return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lance_catalog.cli.wording import in_cli_words
+from lance_catalog.model import PROTECTED
 
 if TYPE_CHECKING:
     from lance_catalog.cli.session import Session
@@ -20,6 +21,7 @@ ERROR: Final = 1
 USAGE: Final = 2
 PROBLEMS: Final = 6
 INTERRUPTED: Final = 130
+_TRASH: Final = "trash"
 
 _EXIT: Final[dict[int, int]] = {
     **dict.fromkeys((12, 13), USAGE),
@@ -102,6 +104,9 @@ def _hint(code: int, text: str, session: Session, *, conflict: bool) -> str:
         return f"`{made}` makes the missing ones too"
     if code == 4 and "is a namespace" in text:
         return f"`{command('table', 'list', names)}` shows the tables in it"
+    told = _lifecycle_hint(code, text, session)
+    if told is not None:
+        return told
     hints = {
         1: f"`{command('namespace', 'list', '.', '--recursive')}` shows the namespaces; "
         f"`{command('namespace', 'create', session.missing or names, '--parents')}` makes one",
@@ -120,3 +125,32 @@ def _hint(code: int, text: str, session: Session, *, conflict: bool) -> str:
         21: "the store asks for fewer requests: try again later",
     }
     return hints.get(code) or session.help_command()
+
+
+def _lifecycle_hint(code: int, text: str, session: Session) -> str | None:
+    """Return what to do about a dropped or a protected table, or one that is neither."""
+    names = session.subject or ()
+    command, path = session.command, session.command_path
+    back = f"`{command('trash', 'undrop', names)}` brings it back"
+    if code == 4 and f" {_TRASH} " in path:
+        return f"`{command(_TRASH, 'list')}` shows the dropped tables"
+    if code == 4 and session.is_dropped():
+        return f"it is in the trash: {back}"
+    if code == 5 and "was dropped" in text:
+        return f"{back}, `{command('trash', 'purge', names, '--force')}` deletes it for good"
+    if code == 1 and path.endswith("trash undrop"):
+        made = command("namespace", "create", session.missing or names, "--parents")
+        return f"`{made}` makes it again, or --as brings the table back under another id"
+    if code != 19:
+        return None
+    if "is protected" in text:
+        noun = "namespace" if "lance-catalog namespace set" in text else "table"
+        if f" {_TRASH} " in path:
+            return "--force deletes it all the same"
+        ends = command(noun, "set", names, "--unset", PROTECTED)
+        return f"`{ends}` ends that; --force goes on all the same"
+    if "is live" in text:
+        return f"`{command('table', 'drop', names)}` drops it first"
+    if "force purges it" in text:
+        return f"{back}; `{command('trash', 'purge', names, '--force')}` deletes it now, for good"
+    return None

@@ -6,11 +6,15 @@ from typing import Annotated
 
 import typer
 
-from lance_catalog.cli.completion import complete_namespace, complete_object
+from lance_catalog.cli.completion import complete_dropped, complete_namespace, complete_object
 
 __all__ = [
     "After",
     "All",
+    "DropForce",
+    "DropPurge",
+    "DropTtl",
+    "DroppedId",
     "DryRun",
     "Grace",
     "IfExists",
@@ -21,6 +25,8 @@ __all__ = [
     "Relocate",
     "TableId",
     "TableVersion",
+    "Unset",
+    "Values",
 ]
 
 NamespaceId = Annotated[
@@ -46,6 +52,14 @@ TableId = Annotated[
         metavar="ID",
         help="The table, as prod.analytics.users.",
         autocompletion=complete_object,
+    ),
+]
+DroppedId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The table as it was called, as prod.analytics.users.",
+        autocompletion=complete_dropped,
     ),
 ]
 Properties = Annotated[
@@ -90,4 +104,31 @@ Grace = Annotated[
         metavar="SECONDS",
         help="Leave alone what is younger: a writer may still be at it.",
     ),
+]
+DropTtl = Annotated[
+    str | None,
+    typer.Option(
+        "--ttl",
+        metavar="TIME",
+        help="How long it can be undropped, as 3d, 12h or seconds; 'never': for ever; default what "
+        "the property drop_ttl says.",
+        show_default=False,
+    ),
+]
+DropPurge = Annotated[
+    bool | None,
+    typer.Option(
+        "--purge/--no-purge",
+        help="Delete the data now, for good; default what the property drop_behavior says.",
+        show_default=False,
+    ),
+]
+DropForce = Annotated[bool, typer.Option("--force", help="Also when it is protected.")]
+Values = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME=VALUE]...", help="Properties to set.", show_default=False),
+]
+Unset = Annotated[
+    list[str] | None,
+    typer.Option("--unset", metavar="NAME", help="Remove a property; repeatable."),
 ]

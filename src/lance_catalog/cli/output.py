@@ -104,8 +104,11 @@ class Output:
         return sys.stdin.readline().strip("\r\n")
 
     @contextmanager
-    def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """Give a function to call with (done, of how many); a bar on a terminal, else nothing."""
+    def progress(self, what: str) -> Iterator[Callable[[int, int | None], None]]:
+        """Give a function to call with (done, of how many, None while that is not known).
+
+        A bar on a terminal, else nothing.
+        """
         if self.quiet or not sys.stderr.isatty():
             yield lambda done, total: None
             return

@@ -145,6 +145,16 @@ class Session:
             return False
         return True
 
+    def is_dropped(self) -> bool:
+        """Whether a table that was not found can be undropped: asked after a failure."""
+        if not self.subject:
+            return False
+        try:
+            found = self.catalog.table_status(self.subject)
+        except Exception:
+            return False
+        return found.drop_id is not None and not found.purging
+
     def remark(self, text: str) -> str | None:
         """Return a note that only people need: none where programs read the messages."""
         return None if self.output.format is Format.JSON else text
@@ -178,10 +188,13 @@ class Session:
             delimiter = "/"
         if delimiter != "." and ids:
             words += ["--delimiter", shlex.quote(delimiter)]
-        for part in parts:
-            text = part if isinstance(part, str) else delimiter.join(part) or "."
-            words.append(shlex.quote(text))
-        return " ".join(words)
+        typed = [part if isinstance(part, str) else delimiter.join(part) or "." for part in parts]
+        first = next((i for i, part in enumerate(parts) if not isinstance(part, str)), None)
+        if first is not None and typed[first].startswith("-"):
+            # It would be taken for an option; behind "--" it is not. Options come last here.
+            end = first + sum(1 for part in parts[first:] if not str(part).startswith("--"))
+            typed = [*typed[:first], *typed[end:], "--", *typed[first:end]]
+        return " ".join([*words, *map(shlex.quote, typed)])
 
     def help_command(self) -> str:
         """Return the hint of last resort."""

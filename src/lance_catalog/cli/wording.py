@@ -13,7 +13,10 @@ _CHANGES: Final = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
         # Ours is spelled with its own delimiter and no quoting; the hint can be pasted.
-        (r"[;.] `lance-catalog [^`]+` [^`]*$", ""),
+        (r"\. `lance-catalog trash undrop .*$", ""),
+        (r"[;:.] `lance-catalog [^`]+` [^`]*$", ""),
+        (r"; force purges it now \(.*$", ""),
+        (r"\. force it \(--force\)\.$", ""),
         # Which call it was, the user has just typed.
         (r"^[a-z]+(?:_[a-z]+)+: ", ""),
         # The hint says it with an option.

@@ -14,6 +14,7 @@ from lance_catalog.directory.registration import table_properties
 from lance_catalog.directory.resolve import find_table, lookup, require_table
 from lance_catalog.errors import (
     ConcurrentModificationError,
+    InternalError,
     TableNotFoundError,
     storage_errors,
 )
@@ -138,8 +139,7 @@ def _drop_directory(ctx: Context, names: Identifier, how: Drop) -> tuple[str, Hi
         elif not ctx.store.any_object(directory):
             raise TableNotFoundError(f"table '{name}' does not exist")
         if not how.force:
-            found = table_properties(ctx, directory)
-            protection.refuse(found, names, "dropping", "table")
+            protection.refuse(_own_properties(ctx, directory), names, "dropping", "table")
         if present is not None:
             hidden = markers.turn_into_drop(
                 ctx.store, name, directory, present, hidden, ctx.terms()
@@ -150,6 +150,14 @@ def _drop_directory(ctx: Context, names: Identifier, how: Drop) -> tuple[str, Hi
     if how.purge:
         purge.purge_directory(ctx.store, name, directory, hidden, ctx.clock, terms=ctx.terms())
     return directory, hidden
+
+
+def _own_properties(ctx: Context, directory: str) -> dict[str, str]:
+    """Return a V1 table's properties; of one that is broken, or just being deleted, none."""
+    try:
+        return table_properties(ctx, directory)
+    except InternalError:
+        return {}
 
 
 def _why(hidden: Hidden) -> str:

@@ -86,10 +86,14 @@ def purge_one(
     drop_id: str | None,
     *,
     force: bool,
+    dry_run: bool = False,
     told: Told | None = None,
 ) -> PurgedTable:
     """Purge the latest drop of an id, or the one that is named; 19 while its time runs."""
-    return _purge(ctx, _one(ctx, names, drop_id), force=force, told=told)
+    found = _one(ctx, names, drop_id)
+    if dry_run:
+        return _measured(ctx, found, force=force, ripe=force)
+    return _purge(ctx, found, force=force, told=told)
 
 
 def _one(ctx: Context, names: Identifier, drop_id: str | None) -> Found:
@@ -128,7 +132,7 @@ def purge_some(
     for found in chosen:
         try:
             if dry_run:
-                report.purged.append(_measured(ctx, found, force=decided))
+                report.purged.append(_measured(ctx, found, force=force, ripe=decided))
             else:
                 report.purged.append(_purge(ctx, found, force=force, ripe=decided, told=told))
         except TableNotFoundError:
@@ -194,8 +198,8 @@ def _purge(
     return PurgedTable(table, gone.objects, gone.bytes)
 
 
-def _measured(ctx: Context, found: Found, *, force: bool) -> PurgedTable:
-    _require_ripe(ctx, found, force=force, ripe=force)
+def _measured(ctx: Context, found: Found, *, force: bool, ripe: bool) -> PurgedTable:
+    _require_ripe(ctx, found, force=force, ripe=ripe)
     with storage_errors(f"looking at {found.location}"):
         size: Count = measure(ctx.store, found.location)
     return PurgedTable(found.told(), size.objects, size.bytes)

@@ -9,6 +9,7 @@ table back afterwards undoes the version that was never acknowledged.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import Any, Final
 
 import lance
@@ -16,7 +17,7 @@ import pyarrow as pa
 from lance.fragment import write_fragments
 
 from lance_catalog.config import Mode
-from lance_catalog.directory import claiming, first_version
+from lance_catalog.directory import claiming, dropped, first_version
 from lance_catalog.directory.claiming import Held
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.dropped import Found
@@ -54,41 +55,52 @@ def revive(ctx: Context, found: Found, data: pa.Table, given: dict[str, str]) ->
         if not first_version.has_versions(ctx.store, place):
             return None
         operation = _write(ctx.store, place, data)
-    hit("revive.data_written")
     files = [f"{place}/data/{file.path}" for part in operation.fragments for file in part.files]
     try:
-        held = claiming.claim(ctx, found, Verb.REVIVE)
+        with storage_errors(what):
+            hit("revive.data_written")
+            held = claiming.claim(ctx, found, Verb.REVIVE)
     except LanceNamespaceError:
         first_version.discard(ctx.store, place, files)
         raise
     if held is None:
         first_version.discard(ctx.store, place, files)
         return None
-    hit("revive.claimed")
     try:
         with storage_errors(what):
+            hit("revive.claimed")
             if held.before is not None and held.before.verb is Verb.REVIVE:
                 roll_back(ctx, place, held.before)
             version = _land(ctx.store, place, operation, given, held)
     except CommitOutcomeUnknownError:
         raise  # The claim lapses; whoever comes then undoes what may have landed.
     except LanceNamespaceError:
-        # Without its manifest nobody has the files; what landed is undone by a version on top.
-        if not roll_back(ctx, place, held.claim):
-            first_version.discard(ctx.store, place, files)
-        held.give_back()
+        _withdraw(ctx, found, held, files)
         raise
-    hit("revive.landed")
     try:
         with storage_errors(what):
+            hit("revive.landed")
             _show(ctx, found, given, held)
     except CommitOutcomeUnknownError:
         raise
     except LanceNamespaceError:
-        roll_back(ctx, place, held.claim)
-        held.give_back()
+        _withdraw(ctx, found, held)
         raise
     return version
+
+
+def _withdraw(ctx: Context, found: Found, held: Held, files: Sequence[str] = ()) -> None:
+    """Undo a revival that failed, while it is ours to undo.
+
+    Once the table is shown, others build on it; and whoever took over the claim undoes it itself.
+    """
+    now = dropped.find(ctx, ctx.exact(), found.names, found.hidden.drop_id)
+    if not any(held.counts(one.hidden.claim) for one in now):
+        return
+    # Without its manifest nobody has the files; what landed is undone by a version on top.
+    if not roll_back(ctx, found.location, held.claim):
+        first_version.discard(ctx.store, found.location, files)
+    held.give_back()
 
 
 def _write(store: Store, place: str, data: pa.Table) -> Any:

@@ -95,15 +95,19 @@ class TableLifecycle:
         id: Names,
         force: bool = False,
         drop_id: str | None = None,
+        dry_run: bool = False,
         progress: Told | None = None,
     ) -> PurgedTable:
         """Delete a dropped table for good (S04); 19 while it can still be undropped.
 
         ``force`` does not wait for its time to live, and deletes a protected one. Can be run
-        again after a crash: it goes on where it was. ``progress`` is told (table, objects, bytes).
+        again after a crash: it goes on where it was. ``dry_run`` counts the objects and bytes and
+        deletes nothing. ``progress`` is told (table, objects, bytes).
         """
         names = table_id(self._ctx, id, "purge_table")
-        return purging.purge_one(self._ctx, names, drop_id, force=force, told=progress)
+        return purging.purge_one(
+            self._ctx, names, drop_id, force=force, dry_run=dry_run, told=progress
+        )
 
     @operation
     def purge_tables(

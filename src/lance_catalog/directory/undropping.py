@@ -11,8 +11,10 @@ from lance_catalog.directory.dropped import Found
 from lance_catalog.directory.marking import unmark_v1
 from lance_catalog.directory.resolve import find_table, namespace_exists
 from lance_catalog.errors import (
+    CommitOutcomeUnknownError,
     ConcurrentModificationError,
     InvalidTableStateError,
+    LanceNamespaceError,
     NamespaceNotFoundError,
     TableAlreadyExistsError,
     TableNotFoundError,
@@ -28,7 +30,7 @@ from lance_catalog.identifiers import (
     is_internal_key,
     parent_of,
 )
-from lance_catalog.lifecycle import markers, trash
+from lance_catalog.lifecycle import claim_files, markers, trash
 from lance_catalog.lifecycle.claims import Claim, Verb, obstacle
 from lance_catalog.lifecycle.locations import normalise, overlapping
 from lance_catalog.manifest import Change, Snapshot
@@ -166,7 +168,13 @@ def _register_marked(ctx: Context, found: Found, target: Identifier) -> None:
         held = markers.claim(
             ctx.store, name, found.location, found.hidden, Verb.UNDROP, ctx.terms()
         )
-        hit("undrop.claimed")
-        ctx.commit(plan)
+        try:
+            hit("undrop.claimed")
+            ctx.commit(plan)
+        except CommitOutcomeUnknownError:
+            raise
+        except (LanceNamespaceError, OSError):
+            claim_files.give_back(ctx.store, name, found.hidden.drop_id, held)
+            raise
         hit("undrop.registered")
         markers.show(ctx.store, name, found.location, found.hidden, held)

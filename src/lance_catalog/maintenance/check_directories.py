@@ -184,7 +184,7 @@ def _markers(ctx: Context, level: Level, view: Snapshot, older_than_ms: int) -> 
         if hidden.state is HiddenState.CREATING:
             yield from _unborn(ctx.store, info, place, older_than_ms)
             continue
-        if hidden.state is HiddenState.UNREADABLE:
+        if hidden.state is HiddenState.UNREADABLE and ctx.store.any_object(place):
             yield Problem(
                 Kind.UNREADABLE_MARKER,
                 info.path,

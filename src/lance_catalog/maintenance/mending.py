@@ -175,7 +175,8 @@ def finish_claim(ctx: Context, problem: Problem) -> None:
         if hidden.is_purging:
             _purge_directory(ctx, name, place, hidden)
             return
-        if hidden.claim.verb in (Verb.REGISTER, Verb.UNDROP):
+        begun = ctx.store.head(f"{place}/{markers.NESTED}") is None or ctx.exact().at_location(place)
+        if hidden.claim.verb in (Verb.REGISTER, Verb.UNDROP) and begun:
             markers.reveal(ctx.store, name, place, hidden, ctx.terms(force=True))
             return
         if hidden.claim.verb is Verb.REVIVE:

@@ -209,7 +209,7 @@ class LocalStore(Store):
             except FileNotFoundError:
                 if attempt == 15:
                     raise
-                os.makedirs(os.path.dirname(target), exist_ok=True)
+                _make_folder(os.path.dirname(target))
                 continue
             try:
                 os.write(number, data)
@@ -230,7 +230,7 @@ class LocalStore(Store):
             except FileNotFoundError:
                 if attempt == 15:
                     raise
-                os.makedirs(folder, exist_ok=True)
+                _make_folder(folder)
         raise AssertionError("unreachable")
 
     def copy(self, source: str, target: str) -> None:
@@ -371,7 +371,8 @@ def _make_folder(path: str) -> None:
         try:
             os.makedirs(path, exist_ok=True)
             return
-        except FileNotFoundError:
+        except (FileNotFoundError, FileExistsError):
+            # Gone while the one below it was made, or since it was found to be there.
             continue
     os.makedirs(path, exist_ok=True)
 
