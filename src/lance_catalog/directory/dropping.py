@@ -9,6 +9,7 @@ from lance_catalog.directory import protection
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.layout import v1_directory
 from lance_catalog.directory.listing import is_component, occupied
+from lance_catalog.directory.managed.rows import leaving
 from lance_catalog.directory.marking import mark_v1, yield_to_rows
 from lance_catalog.directory.registration import table_properties
 from lance_catalog.directory.resolve import find_table, lookup, require_table
@@ -75,7 +76,8 @@ def drop(ctx: Context, names: Identifier, how: Drop) -> tuple[str, Hidden]:
             if not how.force:
                 protection.refuse(live, names, "dropping", "table")
             row, remove = trash.take(view, live, hidden)
-            return Change(remove, (row.entry,), {row.entry.object_id: live}), row
+            gone = (*remove, *leaving(ctx, view, live))
+            return Change(gone, (row.entry,), {row.entry.object_id: live}), row
         if live is None and _by_directory(ctx, view, names):
             return Change(), None
         former = None

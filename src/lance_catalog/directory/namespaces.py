@@ -10,6 +10,7 @@ from typing import Final
 from lance_catalog.config import Mode
 from lance_catalog.directory import protection
 from lance_catalog.directory.context import Context
+from lance_catalog.directory.managed.rows import leaving
 from lance_catalog.directory.paging import page
 from lance_catalog.directory.resolve import (
     find_table,
@@ -237,7 +238,7 @@ def drop(
                 check_deletable(view, entry, f"dropping '{entry.object_id}'")
                 # Each its own drop: each is purged, or undropped, on its own.
                 row, gone = trash.take(view, entry, hiding(entry.object_id))
-                remove += gone
+                remove += [*gone, *leaving(ctx, view, entry)]
                 taken.append(row)
                 replaces[row.entry.object_id] = entry
         added = tuple(row.entry for row in taken)

@@ -8,6 +8,7 @@ from lance_catalog.config import Mode
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.first_version import has_versions
 from lance_catalog.directory.layout import RESERVED, relative_location, v1_directory
+from lance_catalog.directory.managed import rows as versions
 from lance_catalog.directory.marking import mark_v1, unmark_v1, yield_to_rows
 from lance_catalog.directory.namespaces import normal_mode
 from lance_catalog.directory.resolve import (
@@ -66,8 +67,8 @@ def deregister(ctx: Context, names: Identifier) -> tuple[str, dict[str, str]]:
             return Change(), (require_table(ctx, view, names), None)
         row, remove = trash.take(view, entry, hidden)
         found = FoundTable(names, entry.location or "", entry)
-        change = Change(remove, (row.entry,), {row.entry.object_id: entry})
-        return change, (found, row)
+        gone = (*remove, *versions.leaving(ctx, view, entry))
+        return Change(gone, (row.entry,), {row.entry.object_id: entry}), (found, row)
 
     found, row = ctx.commit(plan)
     if found.entry is None or row is None:
@@ -168,7 +169,7 @@ def register(
             replaces[row.object_id] = former.entry
         add = [row]
         if existing is not None:
-            remove += view.rows_of(existing.object_id)
+            remove += [*view.rows_of(existing.object_id), *versions.leaving(ctx, view, existing)]
             if existing.location != place:
                 # The replaced entry's data stays reachable: deregistered, not forgotten.
                 drop_id = new_drop_id(existing.object_id)
@@ -176,6 +177,7 @@ def register(
                 aside = trash.hide(existing, old)
                 add.append(aside)
                 replaces[aside.object_id] = existing
+        add += versions.arriving(ctx, view, row)
         return Change(tuple(remove), tuple(add), replaces), (_readable(row), former is None)
 
     answer, by_directory = ctx.commit(plan)
@@ -289,10 +291,12 @@ def rename(ctx: Context, names: Identifier, new_name: str, new_parent: Identifie
             # Until now its properties were in its own metadata only (R14).
             properties = dump_metadata(table_properties(ctx, found.location))
             row = Entry(encode(target), Kind.TABLE.value, found.location, properties)
-            return Change(add=(row,)), row
+            return Change(add=(row, *versions.arriving(ctx, view, row))), row
         old = found.entry
         row = Entry(encode(target), old.object_type, old.location, old.metadata)
-        return Change(view.rows_of(old.object_id), (row,), {row.object_id: old}), None
+        gone, come = versions.renamed(ctx, view, old, row.object_id)
+        remove = (*view.rows_of(old.object_id), *gone)
+        return Change(remove, (row, *come), {row.object_id: old}), None
 
     added = ctx.commit(plan)
     if added is not None:

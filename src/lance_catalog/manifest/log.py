@@ -18,22 +18,26 @@ from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 import lance
+import pyarrow.compute as pc
 
 from lance_catalog.config import DEFAULT_RETENTION_MS
 from lance_catalog.errors import ConcurrentModificationError, InternalError, storage_errors
 from lance_catalog.failpoints import hit
 from lance_catalog.manifest import fairness, upkeep
+from lance_catalog.manifest.base import VERSION_TYPE
 from lance_catalog.manifest.batcher import Batcher, Ticket, fold
 from lance_catalog.manifest.change import Change
+from lance_catalog.manifest.heads import Delta, Heads
 from lance_catalog.manifest.indexed import IndexedView, PointView
-from lance_catalog.manifest.reading import advance
-from lance_catalog.manifest.schema import DIRECTORY, check_schema
+from lance_catalog.manifest.reading import advance, entries_of
+from lance_catalog.manifest.schema import COLUMNS, DIRECTORY, check_schema
 from lance_catalog.manifest.snapshot import Snapshot
 from lance_catalog.manifest.versions import NONE, Latest, VersionFinder
 from lance_catalog.manifest.workshop import Workshop
 from lance_catalog.manifest.writing import Attempt, Landed
 from lance_catalog.storage.capabilities import require_put_if_absent
 from lance_catalog.storage.manifests import manifest_name
+from lance_catalog.model import Entry
 from lance_catalog.storage.port import Store
 
 __all__ = ["ManifestLog", "open_log"]
@@ -63,6 +67,8 @@ class ManifestLog:
         self._batcher = Batcher(self._land, self._upkeep)
         self._snapshot = Snapshot.empty()
         self._latest: Latest = NONE
+        #: The highest registered version of tables, where versions are managed.
+        self.heads = Heads()
         #: Lance's handle on the catalog: at the latest version, or at one that only commits of
         #: our own lie between, so that its schema is the same.
         self._dataset: Any = None
@@ -106,12 +112,14 @@ class ManifestLog:
     def _advance(self, latest: Latest) -> None:
         if latest.version == 0:
             self._snapshot, self._latest, self._dataset = Snapshot.empty(), latest, None
+            self.heads.step(Delta(whole=True))
             return
         replaced = latest.version <= self._latest.version
         old = Snapshot.empty() if replaced else self._snapshot
         with storage_errors("reading the catalog"):
             dataset = self._open(latest.version)
-            self._snapshot = advance(old, dataset, self.uri)
+            self._snapshot, delta = advance(old, dataset, self.uri)
+        self.heads.step(delta)
         self._dataset, self._latest = dataset, latest
 
     def _open(self, version: int) -> Any:
@@ -138,6 +146,24 @@ class ManifestLog:
         with self._lock:
             self._glances += 1
         return IndexedView(dataset)
+
+    @property
+    def snapshot_version(self) -> int:
+        """The version of the snapshot this process has."""
+        with self._lock:
+            return self._latest.version
+
+    def version_rows(self, view: Snapshot, condition: pc.Expression) -> list[Entry]:
+        """Return the rows of table versions that meet a condition, at a snapshot's version."""
+        if view.version == 0:
+            return []
+        with storage_errors("reading the catalog"):
+            rows = self._opened_at(view.version).scanner(
+                columns=list(COLUMNS),
+                filter=condition & (pc.field("object_type") == VERSION_TYPE),
+                with_row_address=True,
+            )
+            return entries_of(rows.to_table())
 
     def dataset(self) -> Any:
         """Return Lance's handle at the latest version, or None when there is no manifest yet."""
@@ -214,7 +240,7 @@ class ManifestLog:
             landed = attempt.run(change)
         if landed is None:
             return False
-        self._adopt(view, landed)
+        self._adopt(view, landed, change)
         hit("manifest.acknowledged")
         return True
 
@@ -246,7 +272,7 @@ class ManifestLog:
                 # Our own work: no reason to take turns.
                 self._landed = now
 
-    def _adopt(self, view: Snapshot, landed: Landed) -> None:
+    def _adopt(self, view: Snapshot, landed: Landed, change: Change) -> None:
         """Take over our own commit without reading it back, if nothing else moved meanwhile."""
         stands = self._workshop.version == landed.latest.version
         self._stands = landed.latest if stands else NONE
@@ -256,11 +282,19 @@ class ManifestLog:
                 return
             if landed.snapshot is None or self._dataset is None:
                 dataset = self._open(landed.latest.version)
-                self._snapshot = landed.snapshot or advance(self._snapshot, dataset, self.uri)
+                self._snapshot = landed.snapshot or advance(self._snapshot, dataset, self.uri)[0]
                 self._dataset = dataset
             else:
                 self._snapshot = landed.snapshot
+            self.heads.step(_delta(change))
             self._latest = landed.latest
+
+
+def _delta(change: Change) -> Delta:
+    """Return what one's own commit changed; rows that upkeep moved along did not change."""
+    kept = {entry.object_id for entry in change.add if entry.object_type == VERSION_TYPE}
+    gone = (entry.object_id for entry in change.remove)
+    return Delta(tuple(kept), tuple(key for key in gone if key not in kept))
 
 
 def _patient(batch: list[Ticket]) -> list[Ticket]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_catalog.manifest.base import Base
+from lance_catalog.manifest.base import VERSION_TYPE, Base
+from lance_catalog.manifest.heads import Delta
 from lance_catalog.manifest.overlay import Overlay
 from lance_catalog.manifest.schema import COLUMNS, check_schema
 from lance_catalog.manifest.snapshot import FragmentState, Snapshot
@@ -16,8 +17,11 @@ from lance_catalog.model import Entry
 __all__ = ["advance", "entries_of", "fragment_states"]
 
 
-def advance(old: Snapshot, dataset: Any, where: str) -> Snapshot:
-    """Return the snapshot of ``dataset``'s version, reading only what ``old`` does not hold."""
+def advance(old: Snapshot, dataset: Any, where: str) -> tuple[Snapshot, Delta]:
+    """Return the snapshot of ``dataset``'s version, reading only what ``old`` does not hold.
+
+    And what changed, for those who follow more than the snapshot holds.
+    """
     check_schema(dataset.schema, where)
     states = fragment_states(dataset)
     metadata = dict(dataset.metadata)
@@ -25,14 +29,17 @@ def advance(old: Snapshot, dataset: Any, where: str) -> Snapshot:
     fresh = {n for n, state in states.items() if n not in old.fragments or n in gone}
     trimmed = {n for n in states if n not in fresh and states[n][1] != old.fragments[n][1]}
     if old.version == 0 or len(fresh) == len(states):
-        return _load(dataset, states, metadata)
+        return _load(dataset, states, metadata), Delta(whole=True)
     removed = old.rows_in(gone)
     if trimmed:
         still = set(_scan(dataset, trimmed, [])["_rowaddr"].to_pylist())
         removed += [entry for entry in old.rows_in(trimmed) if entry.address not in still]
     added = entries_of(_scan(dataset, fresh, COLUMNS)) if fresh else []
     after = old.replaced(dataset.version, removed, added, states, metadata)
-    return after if after is not None else _load(dataset, states, metadata)
+    if after is None:
+        return _load(dataset, states, metadata), Delta(whole=True)
+    versions = tuple(e.object_id for e in added if e.object_type == VERSION_TYPE)
+    return after, Delta(versions, tuple(entry.object_id for entry in removed))
 
 
 def _load(dataset: Any, states: dict[int, FragmentState], metadata: dict[str, str]) -> Snapshot:

@@ -16,10 +16,10 @@ from lance_catalog.versions.files import (
     versions_folder,
 )
 
-__all__ = ["delete_versions", "select_versions"]
+__all__ = ["NO_END", "check_range", "delete_versions", "first_missing", "select_versions"]
 
 #: ``end_version`` of a range without an end.
-_NO_END: Final = -1
+NO_END: Final = -1
 
 
 def delete_versions(
@@ -59,7 +59,7 @@ def select_versions(
     everything. 13 for a range that is none; 19 for the latest version in a partial range, and for
     everything unless ``force``; 11 for a missing version unless ``ignore_missing``.
     """
-    spans = [_checked(start, end) for start, end in ranges]
+    spans = [check_range(start, end) for start, end in ranges]
     folder = versions_folder(directory, branch)
     where = store.uri_of(directory)
     with storage_errors(f"listing versions at {where}"):
@@ -67,7 +67,7 @@ def select_versions(
     present = sorted({file.version for file in files if not file.is_placeholder})
     if not present and branch_of(branch) is not None:
         raise no_branch(store, directory, branch)
-    if (0, _NO_END) in spans:
+    if (0, NO_END) in spans:
         if present and not force:
             raise InvalidTableStateError(
                 f"deleting every version would leave the table at {where} unreadable. Drop the "
@@ -76,12 +76,12 @@ def select_versions(
         # The names of removed versions protect nothing once no version is left.
         return files
     for start, end in spans:
-        if present and start <= present[-1] and (end == _NO_END or end > present[-1]):
+        if present and start <= present[-1] and (end == NO_END or end > present[-1]):
             raise InvalidTableStateError(
                 f"the range [{start}, {end}) contains version {present[-1]}, the latest of the "
                 f"table at {where}, which stays. End the range at {present[-1]}."
             )
-        gap = None if ignore_missing else _first_missing(present, start, end)
+        gap = None if ignore_missing else first_missing(present, start, end)
         if gap is not None:
             raise missing(store, directory, gap)
     return [
@@ -91,17 +91,18 @@ def select_versions(
     ]
 
 
-def _checked(start: int, end: int) -> tuple[int, int]:
-    if start < 0 or end < _NO_END or _NO_END < end < start:
+def check_range(start: int, end: int) -> tuple[int, int]:
+    """Return a range of versions in its plain form; 13 for one that is none."""
+    if start < 0 or end < NO_END or NO_END < end < start:
         raise InvalidInputError(
             f"[{start}, {end}) is no range of versions: give a start of 0 or more and an end not "
             "below it, or -1 for no end"
         )
     # Versions count from 1 (O05), so these two mean the same.
-    return (0, end) if start == 1 and end == _NO_END else (start, end)
+    return (0, end) if start == 1 and end == NO_END else (start, end)
 
 
-def _first_missing(present: list[int], start: int, end: int) -> int | None:
+def first_missing(present: list[int], start: int, end: int) -> int | None:
     """Return the first of [start, end) that is not in the sorted list; ranges may be huge.
 
     A start of 0 is the oldest version there is, so nothing is missing before it.
@@ -113,4 +114,4 @@ def _first_missing(present: list[int], start: int, end: int) -> int | None:
         if version > expected:
             break
         expected += 1
-    return expected if end == _NO_END or expected < end else None
+    return expected if end == NO_END or expected < end else None

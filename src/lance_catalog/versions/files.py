@@ -34,6 +34,7 @@ __all__ = [
     "manifest_files",
     "missing",
     "no_branch",
+    "parse_token",
     "versions_folder",
 ]
 
@@ -120,7 +121,7 @@ def list_versions(
     limit or a negative one is everything, 0 an empty page without a token. A table that is only
     declared has no versions; a branch without any does not exist (22).
     """
-    after = _parse_token(page_token)
+    after = parse_token(page_token)
     files = _present(store, directory, branch)
     versions = sorted(files, reverse=descending is not False)
     if after is not None:
@@ -168,7 +169,8 @@ def _present(store: Store, directory: str, branch: str | None) -> dict[int, Mani
     return found
 
 
-def _parse_token(token: str | None) -> int | None:
+def parse_token(token: str | None) -> int | None:
+    """Return the version a page ended at; 13 for a token that is not ours."""
     if not token:
         return None
     if not (token.isascii() and token.isdigit()):

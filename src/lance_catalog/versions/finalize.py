@@ -31,7 +31,7 @@ from lance_catalog.versions.files import (
     versions_folder,
 )
 
-__all__ = ["check_version", "create_version"]
+__all__ = ["check_version", "create_version", "staged_name"]
 
 _HINT: Final = "latest_version_hint.json"
 
@@ -57,7 +57,7 @@ def create_version(
     where = store.uri_of(directory)
     with storage_errors(f"creating version {version} at {where}"):
         folder = versions_folder(directory, branch)
-        staged = f"{folder}/{_staged_name(manifest_path)}"
+        staged = f"{folder}/{staged_name(manifest_path)}"
         data = store.get(staged)
         files = manifest_files(store, folder)
         try:
@@ -90,7 +90,7 @@ def check_version(
     where = store.uri_of(directory)
     with storage_errors(f"checking version {version} at {where}"):
         folder = versions_folder(directory, branch)
-        staged = f"{folder}/{_staged_name(manifest_path)}"
+        staged = f"{folder}/{staged_name(manifest_path)}"
         data = store.get(staged)
         files = manifest_files(store, folder)
         _naming(files, naming_scheme, where)
@@ -98,7 +98,8 @@ def check_version(
             _check(files, version, data, manifest_size, branch, staged, where)
 
 
-def _staged_name(manifest_path: str) -> str:
+def staged_name(manifest_path: str) -> str:
+    """Return the name a manifest was staged under; 13 for one that cannot be."""
     name = manifest_path.rsplit("/", 1)[-1]
     if name in ("", ".", "..", _HINT) or any(c < " " for c in name):
         raise InvalidInputError(f"manifest_path {manifest_path!r} does not name a staged manifest")

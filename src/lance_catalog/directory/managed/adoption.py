@@ -1,0 +1,63 @@
+"""Versions that a writer committed behind the catalog's back: found above the highest, and taken in.
+
+Below the highest number ever registered a file without a row is garbage: its version was deleted,
+and must not come back.
+"""
+
+from __future__ import annotations
+
+from lance_catalog.directory.managed.target import Target
+from lance_catalog.manifest import Change, Snapshot
+from lance_catalog.model import Entry
+from lance_catalog.storage.manifests import newest_versions
+from lance_catalog.versions.files import ManifestFile, manifest_files
+from lance_catalog.versions.registry import Registered
+
+__all__ = ["above", "adopt", "as_registered", "from_files"]
+
+
+def above(target: Target, head: int) -> list[Registered]:
+    """Return the versions that lie above the highest registered one, lowest first."""
+    if not target.ctx.store.remote:
+        # One look where there is nothing: names are asked for, not listed.
+        found: list[Registered] = []
+        while (file := target.file(head + len(found) + 1)) is not None:
+            naming, info = file
+            number = head + len(found) + 1
+            found.append(Registered(number, naming, info.size, info.e_tag, info.modified_ms))
+        return found
+    folder = f"{target.directory}/_versions"
+    if max(newest_versions(target.ctx.store, target.directory), default=0) <= head:
+        return []
+    files = manifest_files(target.ctx.store, folder)
+    return [as_registered(file) for file in files if file.version > head and file.info.size]
+
+
+def as_registered(file: ManifestFile) -> Registered:
+    """Return a manifest file as what its row says of it."""
+    info = file.info
+    return Registered(file.version, file.naming, info.size, info.e_tag, info.modified_ms)
+
+
+def from_files(target: Target, after: int = 0) -> tuple[Entry, ...]:
+    """Return rows for every version that lies in storage above a number."""
+    files = manifest_files(target.ctx.store, f"{target.directory}/_versions")
+    kept = {file.version: file for file in files if file.version > after and file.info.size}
+    return tuple(
+        as_registered(file).row(target.key, target.directory) for file in kept.values()
+    )
+
+
+def adopt(target: Target) -> int:
+    """Register what lies above the highest registered version; return how many that were."""
+
+    def plan(view: Snapshot) -> tuple[Change, int]:
+        current = view.get(target.key)
+        if current is None or current.location != target.entry.location:
+            return Change(), 0
+        now = Target(target.ctx, view, current, target.directory)
+        found = above(now, now.head())
+        rows = tuple(one.row(target.key, target.directory) for one in found)
+        return Change(add=rows), len(rows)
+
+    return target.ctx.commit(plan)

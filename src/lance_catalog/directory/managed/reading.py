@@ -1,0 +1,125 @@
+"""Listing and describing managed versions: the registry, and what lies above it (I34, I35).
+
+The highest version may be one whose committer died before its manifest was in place: then a read
+puts it there. That is the one write a read does, and it changes nothing that was not committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from lance_namespace import TableVersion
+
+from lance_catalog.directory.managed.adoption import above
+from lance_catalog.directory.managed.target import Target
+from lance_catalog.errors import TableVersionNotFoundError, storage_errors
+from lance_catalog.storage.port import ObjectInfo
+from lance_catalog.versions import registry
+from lance_catalog.versions.files import as_table_version, missing, parse_token
+from lance_catalog.versions.registry import Registered
+
+__all__ = ["describe", "list_page"]
+
+#: How many numbers one lookup asks for; after so many empty ones all rows are read.
+_CHUNK: Final = 64
+_EMPTY: Final = 4
+
+
+def list_page(
+    target: Target,
+    *,
+    descending: bool | None,
+    limit: int | None,
+    page_token: str | None,
+) -> tuple[list[TableVersion], str | None]:
+    """Return a page of versions, latest first unless ``descending`` is False, and the next token."""
+    after = parse_token(page_token)
+    wanted = None if limit is None or limit < 0 else limit
+    if wanted == 0:
+        return [], None
+    with storage_errors(f"listing the versions of '{target.key}'"):
+        head = target.head()
+        found: list[Registered] = []
+        token = None
+        for one in _ordered(target, head, after, down=descending is not False, limit=wanted):
+            if wanted is not None and len(found) == wanted:
+                token = str(found[-1].version)
+                break
+            found.append(one)
+        return [_model(target, one, head) for one in found], token
+
+
+def _ordered(
+    target: Target, head: int, after: int | None, *, down: bool, limit: int | None
+) -> Iterator[Registered]:
+    later = [one for one in above(target, head) if _past(one.version, after, down=down)]
+    if down:
+        yield from reversed(later)
+        yield from _below(target, head if after is None else min(head, after - 1), limit)
+    else:
+        yield from sorted(
+            (one for one in _all(target) if _past(one.version, after, down=False)),
+            key=lambda one: one.version,
+        )
+        yield from later
+
+
+def _past(version: int, after: int | None, *, down: bool) -> bool:
+    return after is None or (version < after if down else version > after)
+
+
+def _below(target: Target, top: int, limit: int | None) -> Iterator[Registered]:
+    """Yield registered versions from a number downwards: by lookups, while they find any."""
+    empty = 0
+    while top > 0 and limit is not None and empty < _EMPTY:
+        low = max(1, top - max(_CHUNK, limit) + 1)
+        found = target.registered(*range(low, top + 1))
+        yield from sorted(found.values(), key=lambda one: -one.version)
+        empty = 0 if found else empty + 1
+        top = low - 1
+    if top > 0:
+        rest = (one for one in _all(target) if one.version <= top)
+        yield from sorted(rest, key=lambda one: -one.version)
+
+
+def _all(target: Target) -> Iterator[Registered]:
+    assert target.ctx.log is not None
+    for entry in registry.all_rows(target.ctx.log, target.view, target.key):
+        parsed = registry.parse(entry)
+        if parsed is not None:
+            yield parsed
+
+
+def describe(target: Target, version: int | None) -> TableVersion:
+    """Return one version, the latest for None; 11 when it is not registered (any more)."""
+    with storage_errors(f"looking for a version of '{target.key}'"):
+        head = target.head()
+        if version is None:
+            found, _ = list_page(target, descending=True, limit=1, page_token=None)
+            if not found:
+                raise TableVersionNotFoundError(
+                    f"table '{target.key}' is declared but has no version yet; write to it first"
+                )
+            return found[0]
+        if version > head:
+            for one in above(target, head):
+                if one.version == version:
+                    return _model(target, one, head)
+        elif version > 0:
+            known = target.registered(version).get(version)
+            if known is not None:
+                return _model(target, known, head)
+    raise missing(target.ctx.store, target.directory, version)
+
+
+def _model(target: Target, one: Registered, head: int) -> TableVersion:
+    if one.version == head and one.entry is not None:
+        info = target.put_in_place(one)
+    else:
+        path = one.final_path(target.directory)
+        info = ObjectInfo(path, one.size, one.timestamp_ms, one.e_tag)
+    made = as_table_version(target.ctx.store, one.version, info)
+    made.timestamp_millis = one.timestamp_ms
+    made.metadata = dict(one.metadata) if one.metadata else None
+    return made

@@ -1,0 +1,165 @@
+"""Turning managed versions on and off for a whole catalog (I32)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from lance_catalog.directory.context import Context
+from lance_catalog.directory.managed.adoption import above, from_files
+from lance_catalog.directory.managed.target import Target
+from lance_catalog.errors import UnsupportedOperationError, storage_errors
+from lance_catalog.failpoints import hit
+from lance_catalog.identifiers import is_internal_key
+from lance_catalog.lifecycle.locations import normalise
+from lance_catalog.manifest import Change, Snapshot
+from lance_catalog.manifest.base import VERSION_TYPE
+from lance_catalog.model import Entry
+from lance_catalog.versions import registry
+
+__all__ = ["SwitchReport", "VersionStatus", "disable", "enable", "status"]
+
+_BATCH: Final = 64
+Told = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionStatus:
+    """Whether the catalog manages versions, and of how many tables how many."""
+
+    managed: bool
+    tables: int
+    versions: int
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchReport:
+    """What turning managed versions on or off did."""
+
+    managed: bool
+    tables: int
+    versions: int
+    changed: bool
+
+
+def _require_log(ctx: Context, what: str) -> None:
+    if ctx.log is None:
+        raise UnsupportedOperationError(
+            f"{what}: V1 (manifest_enabled=false) has no manifest that could manage versions. "
+            "Set manifest_enabled=true."
+        )
+
+
+def _tables(view: Snapshot) -> list[Entry]:
+    return [
+        entry
+        for entry in view.entries()
+        if entry.is_table
+        and not is_internal_key(entry.object_id)
+        and normalise(entry.location) is not None
+    ]
+
+
+def _target(ctx: Context, view: Snapshot, entry: Entry) -> Target:
+    return Target(ctx, view, entry, normalise(entry.location) or "")
+
+
+def status(ctx: Context) -> VersionStatus:
+    """Tell whether versions are managed; counting costs a look at the registry."""
+    _require_log(ctx, "versions status")
+    view = ctx.exact()
+    return VersionStatus(
+        registry.is_managed(view.table_metadata), len(_tables(view)), len(_all_rows(ctx, view))
+    )
+
+
+def _all_rows(ctx: Context, view: Snapshot) -> list[Entry]:
+    import pyarrow.compute as pc
+
+    assert ctx.log is not None
+    return ctx.log.version_rows(view, pc.field("object_type") == VERSION_TYPE)
+
+
+def enable(ctx: Context, progress: Told | None = None) -> SwitchReport:
+    """Register every version there is, then switch managed versions on.
+
+    In this order: whoever commits meanwhile without the catalog is above what was registered, and
+    is taken in. Interrupted, it can be run again. From the first row on, native writers of this
+    catalog fail: they do not know rows of that type.
+    """
+    _require_log(ctx, "versions enable")
+    view = ctx.exact()
+    if registry.is_managed(view.table_metadata):
+        return SwitchReport(True, len(_tables(view)), len(_all_rows(ctx, view)), False)
+    tables = _tables(view)
+    count = 0
+    for start in range(0, len(tables), _BATCH):
+        part = [entry.object_id for entry in tables[start : start + _BATCH]]
+        count += ctx.commit(lambda now, part=part: _import(ctx, now, part))  # type: ignore[misc]
+        hit("version.imported")
+        if progress is not None:
+            progress(min(start + _BATCH, len(tables)), len(tables))
+    ctx.commit(lambda now: (Change(table_metadata={registry.FLAG: "true"}), None))
+    hit("version.enabled")
+    # Tables that came while the others were imported, and versions of those that were not.
+    view = ctx.exact()
+    for entry in _tables(view):
+        target = _target(ctx, view, entry)
+        if above(target, target.head()):
+            count += _adopt(target)
+    return SwitchReport(True, len(_tables(view)), count, True)
+
+
+def _adopt(target: Target) -> int:
+    from lance_catalog.directory.managed.adoption import adopt
+
+    return adopt(target)
+
+
+def _import(ctx: Context, view: Snapshot, keys: list[str]) -> tuple[Change, int]:
+    """Plan the rows of some tables, leaving out those that are there already."""
+    assert ctx.log is not None
+    rows: list[Entry] = []
+    for key in keys:
+        entry = view.get(key)
+        if entry is None or not entry.is_table or normalise(entry.location) is None:
+            continue
+        known = {row.object_id for row in registry.all_rows(ctx.log, view, key)}
+        with storage_errors(f"looking for the versions of '{key}'"):
+            found = from_files(_target(ctx, view, entry))
+        rows += [row for row in found if row.object_id not in known]
+    return Change(add=tuple(rows)), len(rows)
+
+
+def disable(ctx: Context, progress: Told | None = None) -> SwitchReport:
+    """Switch managed versions off, put every manifest in place, and delete all version rows.
+
+    In this order: once the switch is off no managed commit can be validated any more, so nothing
+    new needs to be put in place. Afterwards native writers work again.
+    """
+    _require_log(ctx, "versions disable")
+    view = ctx.exact()
+    was = registry.is_managed(view.table_metadata)
+    if was:
+        ctx.commit(lambda now: (Change(table_metadata={registry.FLAG: None}), None))
+        hit("version.disabled")
+    view = ctx.exact()
+    tables = _tables(view)
+    for number, entry in enumerate(tables, 1):
+        target = _target(ctx, view, entry)
+        head = target.head()
+        found = target.registered(head) if head else {}
+        if head in found:
+            with storage_errors(f"finishing version {head} of '{entry.object_id}'"):
+                target.put_in_place(found[head])
+        if progress is not None and number % _BATCH == 0:
+            progress(number, len(tables))
+
+    def forget(now: Snapshot) -> tuple[Change, int]:
+        rows = _all_rows(ctx, now)
+        return Change(remove=tuple(rows)), len(rows)
+
+    count = ctx.commit(forget)
+    hit("version.forgotten")
+    return SwitchReport(False, len(tables), count, was or count > 0)
