@@ -35,6 +35,19 @@ POINTS: Final = frozenset(
         "table.version_finalized",
         "table.registered",
         "table.released",
+        # A managed version: staged by Lance, registered, put in place, tidied up.
+        "version.staged",
+        "version.row_written",
+        "version.copied",
+        "version.staging_deleted",
+        # A reader puts in place what a committer left; a deletion; turning it on and off.
+        "version.healed",
+        "version.rows_deleted",
+        "version.files_deleted",
+        "version.imported",
+        "version.enabled",
+        "version.disabled",
+        "version.forgotten",
         # create_table over a dropped table, in order.
         "revive.data_written",
         "revive.claimed",

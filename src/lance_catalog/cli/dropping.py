@@ -108,6 +108,5 @@ def dropped_below(ctx: Context, names: Identifier) -> dict[str, TrashRow]:
     return {
         row.hidden.drop_id: row
         for row in trash.rows(ctx.exact())
-        if row.hidden.state is HiddenState.DROPPED
-        and decode(row.object_id)[: len(names)] == names
+        if row.hidden.state is HiddenState.DROPPED and decode(row.object_id)[: len(names)] == names
     }

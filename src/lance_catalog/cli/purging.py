@@ -17,7 +17,6 @@ from lance_catalog.cli.session import Session
 from lance_catalog.cli.wording import in_cli_words
 
 if TYPE_CHECKING:
-    from lance_catalog.directory.purging import PurgedTable
     from lance_catalog.errors import LanceNamespaceError
     from lance_catalog.identifiers import Identifier
 

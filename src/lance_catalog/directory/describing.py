@@ -30,8 +30,13 @@ def open_dataset(
     version: int | None = None,
     branch: str | None = None,
     tag: str | None = None,
+    client: Any = None,
 ) -> Any:
-    """Open a table; 11, 8 or 22 for a version, tag or branch it does not have, 19 without data."""
+    """Open a table; 11, 8 or 22 for a version, tag or branch it does not have, 19 without data.
+
+    ``client`` is the namespace, where it decides over the table's versions: what is written by the
+    handle is committed through it.
+    """
     text = format_text(found.names)
     uri = ctx.store.uri_of(found.location)
     options = dict(ctx.store.lance_options) or None
@@ -40,7 +45,12 @@ def open_dataset(
             f"table '{text}' is declared but has no data yet; create_table writes it"
         )
     with storage_errors(f"opening '{text}'"):
-        dataset = lance.dataset(uri, storage_options=options)
+        if client is None:
+            dataset = lance.dataset(uri, storage_options=options)
+        else:
+            dataset = lance.dataset(
+                namespace_client=client, table_id=list(found.names), storage_options=options
+            )
     return checkout(dataset, f"table '{text}'", version=version, branch=branch, tag=tag)
 
 

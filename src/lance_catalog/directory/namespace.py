@@ -22,11 +22,14 @@ from lance_catalog.directory import (
 )
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.edge import operation
+from lance_catalog.directory.managed.api import ManagedVersions
+from lance_catalog.directory.managed.target import Target, managed_target
 from lance_catalog.directory.operations.arrow import json_schema, stream_table
 from lance_catalog.directory.operations.mixin import DataOperations
 from lance_catalog.directory.paging import page
 from lance_catalog.directory.requests import parse
 from lance_catalog.directory.resolve import (
+    FoundTable,
     require_table,
     resolve_table,
     table_id,
@@ -38,11 +41,13 @@ from lance_catalog.identifiers import encode, from_request, name_of, parent_of
 from lance_catalog.manifest import Snapshot, housekeeping
 from lance_catalog.manifest.housekeeping import UpkeepReport
 from lance_catalog.storage import Store, open_store
+from lance_catalog.versions.files import branch_of
+from lance_catalog.versions.registry import is_managed
 
 __all__ = ["DirectoryNamespace"]
 
 
-class DirectoryNamespace(DataOperations, TableLifecycle, ln.LanceNamespace):
+class DirectoryNamespace(DataOperations, TableLifecycle, ManagedVersions, ln.LanceNamespace):
     """A catalog of Lance tables in one folder or bucket prefix.
 
     ``manifest_enabled`` and ``dir_listing_enabled`` choose V1, V2 or compatibility mode (both, the
@@ -252,8 +257,15 @@ class DirectoryNamespace(DataOperations, TableLifecycle, ln.LanceNamespace):
             metadata=_counters(dataset) if detailed else None,
             properties=describing.properties_of(found, dataset),
             storage_options=self._storage_options(),
+            managed_versioning=self._manages(found) or None,
             is_only_declared=declared,
         )
+
+    def _manages(self, found: FoundTable) -> bool:
+        """Whether the catalog decides over the versions of a table."""
+        if found.entry is None or self._ctx.log is None:
+            return False
+        return is_managed(self._ctx.glance().table_metadata)
 
     def _storage_options(self) -> dict[str, str] | None:
         if not self._ctx.settings.vend_storage_options:
@@ -265,9 +277,11 @@ class DirectoryNamespace(DataOperations, TableLifecycle, ln.LanceNamespace):
         asked = parse(request, ln.DeclareTableRequest)
         names = table_id(self._ctx, asked.id, "declare_table")
         made = tables.declare(self._ctx, names, asked.location, asked.properties)
+        managed = self._ctx.log is not None and is_managed(self._ctx.glance().table_metadata)
         return ln.DeclareTableResponse(
             location=self._ctx.store.uri_of(made.location),
             properties=made.properties or None,
+            managed_versioning=managed or None,
             storage_options=self._storage_options(),
         )
 
@@ -360,6 +374,16 @@ class DirectoryNamespace(DataOperations, TableLifecycle, ln.LanceNamespace):
 
     # Table versions.
 
+    def managed(self, table: list[str] | None, branch: str | None = None) -> Target | None:
+        """Return a table as managed; None where its files alone are the truth, as of a branch."""
+        names = table_id(self._ctx, table, "table versions")
+        if self._ctx.log is None or branch_of(branch) is not None:
+            return None
+        view = self._ctx.view()
+        if not is_managed(view.table_metadata):
+            return None
+        return managed_target(self._ctx, view, require_table(self._ctx, view, names))
+
     def locate(self, table: list[str] | None) -> tuple[Store, str]:
         """Return the store and the place of a table."""
         names = table_id(self._ctx, table, "table versions")
@@ -402,7 +426,10 @@ class DirectoryNamespace(DataOperations, TableLifecycle, ln.LanceNamespace):
         """Return Lance's handle on a table."""
         names = table_id(self._ctx, table, "opening a table")
         found = resolve_table(self._ctx, names)
-        return describing.open_dataset(self._ctx, found, version=version, branch=branch, tag=tag)
+        client = self if self._manages(found) else None
+        return describing.open_dataset(
+            self._ctx, found, version=version, branch=branch, tag=tag, client=client
+        )
 
 
 def _counters(dataset: Any) -> dict[str, str]:

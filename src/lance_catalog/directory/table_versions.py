@@ -1,14 +1,20 @@
-"""The version operations of the interface, unmanaged: the files of a table are the truth."""
+"""The version operations of the interface: by the registry where versions are managed, else by the
+files of a table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import lance_namespace as ln
 from pydantic import BaseModel
 
 from lance_catalog import versions
+from lance_catalog.directory import batches
+from lance_catalog.directory.context import Context
+from lance_catalog.directory.managed import commit, deletion, reading
+from lance_catalog.directory.managed.target import Target
 from lance_catalog.directory.requests import control, parse
 from lance_catalog.errors import (
     InvalidInputError,
@@ -16,8 +22,9 @@ from lance_catalog.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from lance_catalog.storage.port import Store
-from lance_catalog.versions.files import branch_of
+from lance_catalog.storage.port import ObjectInfo, Store
+from lance_catalog.versions.files import as_table_version, branch_of
+from lance_catalog.versions.registry import is_managed
 
 __all__ = [
     "VersionAccess",
@@ -37,6 +44,13 @@ class VersionAccess(Protocol):
         """Return where a table lies; 13 for no id, 1 and 4 for what does not exist."""
         ...
 
+    def managed(self, table_id: list[str] | None, branch: str | None = None) -> Target | None:
+        """Return a table whose versions the catalog manages; None where its files tell."""
+        ...
+
+    @property
+    def context(self) -> Context: ...
+
     def declare_table(self, request: Any) -> ln.DeclareTableResponse: ...
 
     def deregister_table(self, request: Any) -> ln.DeregisterTableResponse: ...
@@ -45,6 +59,12 @@ class VersionAccess(Protocol):
 def list_table_versions(access: VersionAccess, request: Any) -> ln.ListTableVersionsResponse:
     """List versions, latest first unless ``descending`` is false (R2)."""
     asked = parse(request, ln.ListTableVersionsRequest)
+    target = access.managed(asked.id, asked.branch)
+    if target is not None:
+        found, token = reading.list_page(
+            target, descending=asked.descending, limit=asked.limit, page_token=asked.page_token
+        )
+        return ln.ListTableVersionsResponse(versions=found, page_token=token)
     store, directory = access.locate(asked.id)
     found, token = versions.list_versions(
         store,
@@ -60,6 +80,9 @@ def list_table_versions(access: VersionAccess, request: Any) -> ln.ListTableVers
 def describe_table_version(access: VersionAccess, request: Any) -> ln.DescribeTableVersionResponse:
     """Describe a version; without a number, the latest."""
     asked = parse(request, ln.DescribeTableVersionRequest)
+    target = access.managed(asked.id, asked.branch)
+    if target is not None:
+        return ln.DescribeTableVersionResponse(version=reading.describe(target, asked.version))
     store, directory = access.locate(asked.id)
     return ln.DescribeTableVersionResponse(
         version=versions.describe_version(store, directory, asked.version, asked.branch)
@@ -72,18 +95,27 @@ def create_table_version(access: VersionAccess, request: Any) -> ln.CreateTableV
     ``metadata`` of the request is not kept: without managed versions there is no place for it.
     """
     asked = parse(request, ln.CreateTableVersionRequest)
+    target = access.managed(asked.id, asked.branch)
+    if target is not None:
+        made = commit.create(access.context, [(target, _asked(asked))])
+        return ln.CreateTableVersionResponse(version=_answer(target.ctx.store, asked, made[0]))
     return ln.CreateTableVersionResponse(version=_create(*access.locate(asked.id), asked))
 
 
 def batch_create_table_versions(
     access: VersionAccess, request: Any
 ) -> ln.BatchCreateTableVersionsResponse:
-    """Make versions of several tables, one after another. Not atomic without managed versions.
+    """Make versions of several tables: as one commit where versions are managed, all or none.
+
+    Without managed versions one after another, and not atomic.
 
     Everything is checked before the first is made. If a race makes a later one fail all the same,
     those before it have landed, and the error says how many.
     """
     entries = parse(request, ln.BatchCreateTableVersionsRequest).entries
+    targets = [access.managed(entry.id, entry.branch) for entry in entries]
+    if entries and any(target is not None for target in targets):
+        return _create_at_once(access, entries, targets)
     places = [access.locate(entry.id) for entry in entries]
     seen: set[tuple[str, str | None]] = set()
     for (store, directory), entry in zip(places, entries, strict=True):
@@ -110,6 +142,15 @@ def batch_delete_table_versions(
     Controls (R13): ``ignore_missing`` (default true), ``force`` for the range (0, -1).
     """
     asked = parse(request, ln.BatchDeleteTableVersionsRequest)
+    target = access.managed(asked.id, asked.branch)
+    if target is not None:
+        how = _deletion(request, asked)
+        wanted = deletion.Deletion.of(
+            target, how["ranges"], ignore_missing=how["ignore_missing"], force=how["force"]
+        )
+        return ln.BatchDeleteTableVersionsResponse(
+            deleted_count=deletion.delete(access.context, wanted)
+        )
     store, directory = access.locate(asked.id)
     return ln.BatchDeleteTableVersionsResponse(
         deleted_count=versions.delete_versions(store, directory, **_deletion(request, asked))
@@ -119,6 +160,8 @@ def batch_delete_table_versions(
 def batch_commit_tables(access: VersionAccess, request: Any) -> ln.BatchCommitTablesResponse:
     """Carry out declarations, new versions, deletions and deregistrations, in order.
 
+    One commit, all or nothing, where versions are managed.
+
     Not atomic without managed versions: everything that can be is checked first (the shape of
     each operation, that its table exists or is declared earlier in the batch, that its versions
     are free or there), then one after another is executed. If a race makes one fail all the same,
@@ -126,6 +169,8 @@ def batch_commit_tables(access: VersionAccess, request: Any) -> ln.BatchCommitTa
     """
     asked = parse(request, ln.BatchCommitTablesRequest)
     operations = [_operation(asked, request, i) for i in range(len(asked.operations))]
+    if is_managed(access.context.view().table_metadata):
+        return batches.commit_tables(access.context, operations)
     _check_batch(access, operations)
     results: list[ln.CommitTableResult] = []
     for kind, raw in operations:
@@ -139,6 +184,41 @@ def batch_commit_tables(access: VersionAccess, request: Any) -> ln.BatchCommitTa
 
 
 _Create = ln.CreateTableVersionRequest | ln.CreateTableVersionEntry
+
+
+def _asked(asked: _Create) -> commit.Asked:
+    return commit.Asked(
+        asked.version,
+        asked.manifest_path,
+        asked.naming_scheme,
+        asked.manifest_size,
+        asked.e_tag,
+        asked.metadata,
+    )
+
+
+def _answer(store: Store, asked: _Create, info: ObjectInfo) -> ln.TableVersion:
+    made = as_table_version(store, asked.version, info)
+    made.metadata = dict(asked.metadata) if asked.metadata else None
+    return made
+
+
+def _create_at_once(
+    access: VersionAccess, entries: Sequence[Any], targets: Sequence[Target | None]
+) -> ln.BatchCreateTableVersionsResponse:
+    """Make versions of managed tables as one commit."""
+    pairs: list[tuple[Target, commit.Asked]] = []
+    for entry, target in zip(entries, targets, strict=True):
+        if target is None:
+            raise InvalidInputError(
+                f"{entry.id}: a version of a branch, or of a table that is not in the manifest, "
+                "cannot be part of an atomic batch; create it on its own"
+            )
+        pairs.append((target, _asked(entry)))
+    made = commit.create(access.context, pairs)
+    store = access.context.store
+    answers = [_answer(store, entry, info) for entry, info in zip(entries, made, strict=True)]
+    return ln.BatchCreateTableVersionsResponse(versions=answers)
 
 
 def _create(store: Store, directory: str, asked: _Create) -> ln.TableVersion:

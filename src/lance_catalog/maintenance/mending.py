@@ -175,7 +175,9 @@ def finish_claim(ctx: Context, problem: Problem) -> None:
         if hidden.is_purging:
             _purge_directory(ctx, name, place, hidden)
             return
-        begun = ctx.store.head(f"{place}/{markers.NESTED}") is None or ctx.exact().at_location(place)
+        begun = ctx.store.head(f"{place}/{markers.NESTED}") is None or ctx.exact().at_location(
+            place
+        )
         if hidden.claim.verb in (Verb.REGISTER, Verb.UNDROP) and begun:
             markers.reveal(ctx.store, name, place, hidden, ctx.terms(force=True))
             return

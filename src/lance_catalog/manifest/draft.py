@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
+from typing import Final
 
 from lance_catalog.manifest.change import Change
 from lance_catalog.manifest.overlay import Layer
@@ -10,6 +12,9 @@ from lance_catalog.manifest.snapshot import Snapshot
 from lance_catalog.model import Entry
 
 __all__ = ["Draft"]
+
+#: Never the same twice: a draft may stand on another one, whose rows have such addresses too.
+_numbers: Final = count(2)
 
 
 class Draft:
@@ -24,25 +29,29 @@ class Draft:
         self.view = replace(base, overlay=base.overlay.under(self._layer))
         self._removed: dict[int, Entry] = {}
         self._added: dict[str, tuple[Entry, Entry | None]] = {}
-        self._next = -2
 
     def apply(self, change: Change) -> None:
         """Add one member's change."""
         carried: dict[str, Entry | None] = {}
         for key, source in change.replaces.items():
             # What a row inherits comes from the row that is really there, if any.
-            carried[key] = source if source.address >= 0 else self._added[source.object_id][1]
+            mine = self._own(source)
+            carried[key] = source if mine is None else mine[1]
         for entry in change.remove:
-            if entry.address < 0:
+            if self._own(entry) is not None:
                 del self._added[entry.object_id]
             else:
                 self._removed[entry.address] = entry
             self._layer.set(entry.object_id, None)
         for entry in change.add:
-            placed = replace(entry, address=self._next)
-            self._next -= 1
+            placed = replace(entry, address=-next(_numbers))
             self._added[entry.object_id] = (placed, carried.get(entry.object_id))
             self._layer.set(entry.object_id, placed)
+
+    def _own(self, entry: Entry) -> tuple[Entry, Entry | None] | None:
+        """Return a row that this draft added, and what it inherits."""
+        found = self._added.get(entry.object_id)
+        return found if found is not None and found[0].address == entry.address else None
 
     def change(self) -> Change:
         """Return everything as one change."""

@@ -35,9 +35,9 @@ from lance_catalog.manifest.snapshot import Snapshot
 from lance_catalog.manifest.versions import NONE, Latest, VersionFinder
 from lance_catalog.manifest.workshop import Workshop
 from lance_catalog.manifest.writing import Attempt, Landed
+from lance_catalog.model import Entry
 from lance_catalog.storage.capabilities import require_put_if_absent
 from lance_catalog.storage.manifests import manifest_name
-from lance_catalog.model import Entry
 from lance_catalog.storage.port import Store
 
 __all__ = ["ManifestLog", "open_log"]

@@ -1,4 +1,4 @@
-"""Versions that a writer committed behind the catalog's back: found above the highest, and taken in.
+"""Versions that a writer committed behind the catalog's back: found above the highest, taken in.
 
 Below the highest number ever registered a file without a row is garbage: its version was deleted,
 and must not come back.
@@ -43,9 +43,7 @@ def from_files(target: Target, after: int = 0) -> tuple[Entry, ...]:
     """Return rows for every version that lies in storage above a number."""
     files = manifest_files(target.ctx.store, f"{target.directory}/_versions")
     kept = {file.version: file for file in files if file.version > after and file.info.size}
-    return tuple(
-        as_registered(file).row(target.key, target.directory) for file in kept.values()
-    )
+    return tuple(as_registered(file).row(target.key, target.directory) for file in kept.values())
 
 
 def adopt(target: Target) -> int:

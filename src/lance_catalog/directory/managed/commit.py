@@ -8,6 +8,7 @@ dies in between leaves rows whose manifests the next reader or writer puts in pl
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -74,6 +75,9 @@ def prepare(wanted: Sequence[tuple[Target, Asked]]) -> list[Prepared]:
         with storage_errors(f"creating version {asked.version} of '{target.key}'"):
             if target.key not in heads:
                 heads[target.key] = _ready(target)
+                if asked.version > heads[target.key] + 1 and adopt(target):
+                    # Others committed without the catalog, and this one builds upon them.
+                    heads[target.key] = target.now().head()
             _require_next(target.key, asked.version, heads[target.key])
             prepared.append(Prepared(target, _staged(target, asked)))
             if target.file(asked.version) is not None:
@@ -180,10 +184,9 @@ def _finish(one: Prepared) -> ObjectInfo:
     final, staged = one.version.final_path(directory), one.version.staged_path(directory)
     assert staged is not None
     first = True
-    try:
+    # A reader may have put it in place, and somebody tidied up.
+    with contextlib.suppress(FileNotFoundError):
         first = store.copy_if_absent(staged, final)
-    except FileNotFoundError:
-        pass  # A reader put it in place, and somebody tidied up.
     info = store.head(final)
     if first and info is not None:
         return info

@@ -1,4 +1,4 @@
-"""Deleting managed versions: rows first, in one commit, then the manifests; never data (I36, R10)."""
+"""Deleting managed versions: rows first, in one commit, then manifests; never data (I36, R10)."""
 
 from __future__ import annotations
 

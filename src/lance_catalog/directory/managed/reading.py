@@ -33,7 +33,7 @@ def list_page(
     limit: int | None,
     page_token: str | None,
 ) -> tuple[list[TableVersion], str | None]:
-    """Return a page of versions, latest first unless ``descending`` is False, and the next token."""
+    """Return a page of versions, latest first unless ``descending`` is False, and a token."""
     after = parse_token(page_token)
     wanted = None if limit is None or limit < 0 else limit
     if wanted == 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.resolve import FoundTable
@@ -30,6 +30,11 @@ class Target:
     @property
     def key(self) -> str:
         return self.entry.object_id
+
+    def now(self) -> Target:
+        """Return the same table at the latest version of the catalog."""
+        view = self.ctx.exact()
+        return replace(self, view=view, entry=view.get(self.key) or self.entry)
 
     def head(self) -> int:
         """Return the highest version that was ever registered."""
