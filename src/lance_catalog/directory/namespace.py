@@ -6,7 +6,7 @@ Nothing is decided here: each method parses its request, calls the room that kno
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import lance_namespace as ln
 
@@ -27,6 +27,7 @@ from lance_catalog.directory.managed.target import Target, managed_target
 from lance_catalog.directory.operations.arrow import json_schema, stream_table
 from lance_catalog.directory.operations.mixin import DataOperations
 from lance_catalog.directory.paging import page
+from lance_catalog.directory.pinned import CatalogSnapshot
 from lance_catalog.directory.requests import parse
 from lance_catalog.directory.resolve import (
     FoundTable,
@@ -35,6 +36,7 @@ from lance_catalog.directory.resolve import (
     table_id,
     tables_in,
 )
+from lance_catalog.directory.transaction import Transaction, run
 from lance_catalog.directory.undo import TableLifecycle
 from lance_catalog.errors import TableVersionNotFoundError, UnsupportedOperationError
 from lance_catalog.identifiers import encode, from_request, name_of, parent_of
@@ -45,6 +47,8 @@ from lance_catalog.versions.files import branch_of
 from lance_catalog.versions.registry import is_managed
 
 __all__ = ["DirectoryNamespace"]
+
+T = TypeVar("T")
 
 
 class DirectoryNamespace(DataOperations, TableLifecycle, ManagedVersions, ln.LanceNamespace):
@@ -87,9 +91,17 @@ class DirectoryNamespace(DataOperations, TableLifecycle, ManagedVersions, ln.Lan
         """What maintenance and the command line work with."""
         return self._ctx
 
-    def snapshot(self) -> Snapshot:
-        """Return a pinned view of the manifest: what is resolved from it is of one moment."""
-        return self._ctx.view()
+    def snapshot(self) -> CatalogSnapshot:
+        """Return a pinned view of the catalog: what is resolved from it is of one moment."""
+        return CatalogSnapshot(self._ctx, self._ctx.view())
+
+    def transaction(self) -> Transaction:
+        """Begin a transaction: several tables written, and published by one commit (``with``)."""
+        return Transaction(self)
+
+    def run_transaction(self, work: Callable[[Transaction], T], retries: int = 5) -> T:
+        """Run work in a transaction, again from the beginning when others came between."""
+        return run(self, work, retries)
 
     @operation
     def upkeep(

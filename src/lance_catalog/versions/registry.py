@@ -167,11 +167,13 @@ def head(log: ManifestLog, view: Snapshot, entry: Entry, store: Store, directory
     never further behind than one.
     """
     table = entry.object_id
-    known = log.heads.get(table)
+    # What is kept in memory is of the latest version; a pinned view looks for itself.
+    current = log.snapshot_version <= view.version
+    known = log.heads.get(table) if current else None
     if known is None:
         files = newest_versions(store, directory)
         known = _look(log, view, table, max(files, default=0))
-        if log.snapshot_version == view.version:
+        if current:
             log.heads.learn(table, known)
     while isinstance(view.overlay.get(key_of(table, known + 1)), Entry):
         known += 1  # Registered by an earlier member of the same batch.

@@ -110,6 +110,8 @@ def _reserve(ctx: Context, operations: Sequence[Operation], reserved: list[str])
         if isinstance(one, Declare):
             check_new_name(one.names, stored=True)
             require_free(ctx, view, one.names)
+            if one.place:
+                continue  # Whoever asks has made it, and cleans up after itself.
             one.place = fresh_directory(one.names)
             with storage_errors(f"declaring '{format_text(one.names)}'"):
                 body = RESERVED_BODY + b" " + uuid.uuid4().hex.encode()
