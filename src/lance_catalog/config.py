@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from typing import Final
 
@@ -51,6 +52,8 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "read_consistency_interval": "seconds a read may rely on the last look; default 0: always look",
     "manifest_retention": "how long old versions of the manifest stay, as 7d, 12h or seconds; "
     "'never' removes none; default 7d",
+    "as_of": "read the catalog as it was: a version of the manifest, or a time as "
+    "2026-11-15T12:00:00+00:00; read only",
     "drop_ttl": "how long a dropped table can be brought back, as 7d, 12h or seconds; 'never' "
     "expires none; default 7d",
     "drop_behavior": "what drop_table does: 'trash' (can be undone) or 'purge' (deletes at once); "
@@ -96,6 +99,8 @@ class Settings:
     #: None keeps every version of the manifest for ever.
     retention_ms: int | None = DEFAULT_RETENTION_MS
     vend_storage_options: bool = False
+    #: A version of the manifest, or a time: the catalog is read as it was then.
+    as_of: str | None = None
     #: None: dropped tables never expire.
     drop_ttl_ms: int | None = DEFAULT_DROP_TTL_MS
     drop_purges: bool = False
@@ -123,10 +128,19 @@ class Settings:
                 "be found; enable one of them"
             )
         mode = Mode.COMPAT if manifest and listing else Mode.V2 if manifest else Mode.V1
+        as_of = given.get("as_of")
+        if as_of is not None and mode is Mode.V1:
+            raise InvalidInputError(
+                "'as_of' needs a manifest (manifest_enabled=true): directories have no past"
+            )
+        if as_of is not None:
+            # Directories tell nothing of what was.
+            mode = Mode.V2
         retries = given.get("commit_retries")
         return cls(
             root=root,
             mode=mode,
+            as_of=None if as_of is None else _moment(as_of),
             storage={
                 key.removeprefix(STORAGE_PREFIX): _text(key, value)
                 for key, value in given.items()
@@ -224,6 +238,12 @@ def _quarantine(value: object) -> int:
             "time span as 5m"
         )
     return found
+
+
+def _moment(value: object) -> str:
+    if isinstance(value, bool):
+        raise InvalidInputError(f"property 'as_of' is {value!r}; expected a version or a time")
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def _check_known(key: str) -> None:

@@ -11,6 +11,7 @@ from lance_catalog.config import Mode, Settings
 from lance_catalog.lifecycle.claim_files import Terms
 from lance_catalog.lifecycle.claims import LEASE_MS
 from lance_catalog.manifest import Change, ManifestLog, PointView, Snapshot, open_log
+from lance_catalog.manifest.past import PastLog
 from lance_catalog.storage.port import Store
 
 __all__ = ["Context", "now_ms"]
@@ -39,6 +40,8 @@ class Context:
         """Put the parts together. No I/O."""
         if settings.mode is Mode.V1:
             return cls(settings, store)
+        if settings.as_of is not None:
+            return cls(settings, store, PastLog(store, settings.as_of))
         log = open_log(store, keep_ms=settings.retention_ms)
         return cls(settings, store, log)
 

@@ -14,6 +14,7 @@ from lance_catalog.config import Mode, Settings, parse_duration_ms
 from lance_catalog.directory import (
     describing,
     dropping,
+    history,
     namespaces,
     registration,
     table_versions,
@@ -22,6 +23,7 @@ from lance_catalog.directory import (
 )
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.edge import operation
+from lance_catalog.directory.history import CatalogChange, Moment
 from lance_catalog.directory.managed.api import ManagedVersions
 from lance_catalog.directory.managed.target import Target, managed_target
 from lance_catalog.directory.operations.arrow import json_schema, stream_table
@@ -94,6 +96,22 @@ class DirectoryNamespace(DataOperations, TableLifecycle, ManagedVersions, ln.Lan
     def snapshot(self) -> CatalogSnapshot:
         """Return a pinned view of the catalog: what is resolved from it is of one moment."""
         return CatalogSnapshot(self._ctx, self._ctx.view())
+
+    @operation
+    def history(
+        self, since: Moment | None = None, until: Moment | None = None
+    ) -> list[CatalogChange]:
+        """Return what changed in the catalog after one point up to another, oldest first.
+
+        A point is a version of the manifest or a time; 11 beyond ``manifest_retention``, with the
+        oldest point available.
+        """
+        return list(history.history(self._ctx, since, until))
+
+    @operation
+    def diff(self, one: Moment, other: Moment) -> list[CatalogChange]:
+        """Return what is different between two points, as if it had been one change."""
+        return history.diff(self._ctx, one, other)
 
     def transaction(self) -> Transaction:
         """Begin a transaction: several tables written, and published by one commit (``with``)."""

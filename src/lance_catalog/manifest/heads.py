@@ -24,6 +24,8 @@ class Delta:
     versions: tuple[str, ...] = ()
     #: Ids of other rows that went, or were replaced.
     removed: tuple[str, ...] = ()
+    #: Ids of other rows that came, or replaced some.
+    added: tuple[str, ...] = ()
     #: Whether everything was read anew, so that nothing known before counts.
     whole: bool = False
 

@@ -170,6 +170,10 @@ class ManifestLog:
         view = self.snapshot()
         return self._opened_at(view.version) if view.version else None
 
+    def opened(self, version: int) -> Any:
+        """Return Lance's handle at any version."""
+        return self._open(version)
+
     def _opened_at(self, version: int) -> Any:
         """Return Lance's handle at a version, opened anew unless we have it."""
         with self._lock:

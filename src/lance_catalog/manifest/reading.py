@@ -39,7 +39,8 @@ def advance(old: Snapshot, dataset: Any, where: str) -> tuple[Snapshot, Delta]:
     if after is None:
         return _load(dataset, states, metadata), Delta(whole=True)
     versions = tuple(e.object_id for e in added if e.object_type == VERSION_TYPE)
-    return after, Delta(versions, tuple(entry.object_id for entry in removed))
+    others = tuple(e.object_id for e in added if e.object_type != VERSION_TYPE)
+    return after, Delta(versions, tuple(entry.object_id for entry in removed), others)
 
 
 def _load(dataset: Any, states: dict[int, FragmentState], metadata: dict[str, str]) -> Snapshot:

@@ -15,6 +15,7 @@ from lance.fragment import write_fragments
 
 from lance_catalog.errors import CommitOutcomeUnknownError, LanceNamespaceError
 from lance_catalog.failpoints import hit
+from lance_catalog.manifest.author import WHO, author
 from lance_catalog.manifest.base import VERSION_TYPE
 from lance_catalog.manifest.change import Change
 from lance_catalog.manifest.overlay import Layer
@@ -64,6 +65,8 @@ class Attempt:
     naming: Naming
     #: Whether the look that made ``view`` the latest is too old to build on.
     stale: Callable[[], bool]
+    #: On whose behalf: kept with the version.
+    who: str = field(default_factory=author)
     _files: list[str] = field(default_factory=list)
 
     def run(self, change: Change) -> Landed | None:
@@ -71,7 +74,9 @@ class Attempt:
         try:
             operation, rows, merged = self._operation(change)
             hit("manifest.data_written")
-            transaction = lance.Transaction(self.view.version, operation, str(uuid.uuid4()))
+            transaction = lance.Transaction(
+                self.view.version, operation, str(uuid.uuid4()), {WHO: self.who}
+            )
             made, manifest = self.workshop.build(transaction)
         except BaseException as error:
             self._discard()
