@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lance_catalog.config import Mode
-from lance_catalog.directory import dropped, reviving
+from lance_catalog.directory import claiming, dropped, reviving
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.dropped import Found
 from lance_catalog.directory.marking import unmark_v1
@@ -67,11 +67,10 @@ def undrop(
         if found.row is None:
             _undrop_directory(ctx, found, target)
             break
-        stale = found.hidden.claim
-        if stale is not None and stale.verb is Verb.REVIVE:
-            # A creation over it died half way: what it wrote was never acknowledged.
-            reviving.roll_back(ctx, found.location, stale)
-        if _undrop_row(ctx, found, target, stale):
+        if found.hidden.claim is None:
+            if _undrop_row(ctx, found, target, None):
+                break
+        elif _undrop_left(ctx, found, target):
             break
     return Undropped(target, found.location, found.hidden.drop_id)
 
@@ -132,6 +131,26 @@ def _undrop_row(ctx: Context, found: Found, target: Identifier, seen: Claim | No
     return True
 
 
+def _undrop_left(ctx: Context, found: Found, target: Identifier) -> bool:
+    """Undrop what a claim was left on: take it, undo what was never acknowledged, then go on.
+
+    Without the claim a creation that only slept could end in between, and lose what it wrote.
+    """
+    held = claiming.claim(ctx, found, Verb.UNDROP)
+    if held is None:
+        return False
+    try:
+        hit("undrop.claimed")
+        reviving.undo_others(held)
+        return _undrop_row(ctx, found, target, held.claim)
+    except CommitOutcomeUnknownError:
+        raise
+    except (LanceNamespaceError, OSError) as error:
+        held.tell(error)
+        held.give_back()
+        raise
+
+
 def _undrop_directory(ctx: Context, found: Found, target: Identifier) -> None:
     """Bring back a table that only its marker hides."""
     name = found.names[0]
@@ -139,15 +158,17 @@ def _undrop_directory(ctx: Context, found: Found, target: Identifier) -> None:
     if target != found.names:
         _register_marked(ctx, found, target)
         return
-    stale = found.hidden.claim
+    held = claiming.claim(ctx, found, Verb.UNDROP)
+    if held is None:
+        raise ConcurrentModificationError(f"table '{name}' was changed meanwhile; look again")
     with storage_errors(f"undropping '{name}'"):
-        held = markers.claim(
-            ctx.store, name, found.location, found.hidden, Verb.UNDROP, ctx.terms()
-        )
         hit("undrop.claimed")
-        if stale is not None and stale.verb is Verb.REVIVE:
-            reviving.roll_back(ctx, found.location, stale)
-        markers.show(ctx.store, name, found.location, found.hidden, held)
+        try:
+            reviving.undo_others(held)
+        except LanceNamespaceError as error:
+            held.tell(error)
+            raise
+        markers.show(ctx.store, name, found.location, found.hidden, held.claim)
 
 
 def _register_marked(ctx: Context, found: Found, target: Identifier) -> None:
