@@ -75,6 +75,11 @@ def _at(catalogs: Catalogs, rows: int, rounds: int) -> list[Figure]:
     for name, operation in OPERATIONS.items():
         calls = {side: partial(operation, opened[side], names) for side in SIDES}
         figures.append(_figure(name, rows, measure(calls, rounds, numbers)))
+        # And each by itself, as in a process that uses only one of them.
+        alone: dict[str, list[float]] = {}
+        for side, call in calls.items():
+            alone |= measure({side: call}, rounds, numbers)
+        figures.append(_figure(name, rows, alone, part="alone"))
     for root in roots.values():
         catalogs.discard(root)
     return figures
@@ -118,11 +123,11 @@ def _list(namespace: Any, number: int) -> None:
     v1_list(namespace)
 
 
-def _figure(name: str, rows: int, times: dict[str, list[float]]) -> Figure:
+def _figure(name: str, rows: int, times: dict[str, list[float]], part: str = "latency") -> Figure:
     p50 = {side: percentile(found, 0.5) for side, found in times.items()}
     native = better(p50[side] for side in p50 if side != OURS)
     return Figure(
-        part="latency",
+        part=part,
         name=name,
         rows=rows,
         unit="ms",
@@ -137,9 +142,9 @@ def _figure(name: str, rows: int, times: dict[str, list[float]]) -> Figure:
 def growth(figures: list[Figure]) -> list[Figure]:
     """Return how each operation of ours grows from the smallest catalog to the largest."""
     grown = []
-    for name in OPERATIONS:
+    for part, name in itertools.product(("latency", "alone"), OPERATIONS):
         found = sorted(
-            (figure for figure in figures if figure.name == name and figure.part == "latency"),
+            (figure for figure in figures if figure.name == name and figure.part == part),
             key=lambda figure: figure.rows or 0,
         )
         if len(found) < 2:
@@ -149,7 +154,7 @@ def growth(figures: list[Figure]) -> list[Figure]:
         grown.append(
             Figure(
                 part="growth",
-                name=name,
+                name=name if part == "latency" else f"{name}, alone",
                 rows=large.rows,
                 unit="×",
                 ours=large.ours / small.ours,

@@ -19,14 +19,16 @@ from benchmarks.targets import target_of
 __all__ = ["METHOD", "as_json", "show", "write"]
 
 METHOD: Final = (
-    "Ours and native in one run, on copies of one seed, rounds interleaved, medians. Caches are "
+    "Ours and native in one run, on copies of one seed, rounds interleaved, medians; "
+    "alone: right after, without the other sides between. Caches are "
     "warm: the files are in the page cache, the objects have been used (cold: the process is new). "
     "Before measuring, one change per copy lets each side bring its catalog into its working "
     "state; it is not timed. No side calls fsync. Native is the better of its default and of "
     "inline_optimization_enabled."
 )
 _TITLES: Final = {
-    "latency": "Latency on local disk, p50",
+    "latency": "Latency on local disk, p50, sides in turns",
+    "alone": "The same right after, each side by itself",
     "growth": "Growth of the p50 with the catalog",
     "cold": "First call of a new process",
     "throughput": "create_namespace by many at once",

@@ -29,7 +29,10 @@ def connect(side: str, root: str, **properties: str) -> Any:
 
 
 class Names:
-    """Which object the n-th call works on: spread over the catalog, the same on every side."""
+    """Which object the n-th call works on: spread over the catalog, the same on every side.
+
+    A name comes again only after every other: a small catalog has no fewer of them than it must.
+    """
 
     def __init__(self, rows: int) -> None:
         self.namespaces = max(1, rows // (PER_NAMESPACE + 1))
@@ -40,7 +43,9 @@ class Names:
 
     def table(self, number: int) -> list[str]:
         """Return the id of a seeded table."""
-        return [self.namespace(number), f"t{number * 31 % (PER_NAMESPACE - 1):05d}"]
+        # Once through the namespaces, the next table of each at the next time.
+        turn = number // self.namespaces + number % self.namespaces
+        return [self.namespace(number), f"t{turn * 31 % (PER_NAMESPACE - 1):05d}"]
 
 
 Operation = Callable[[Any, Names, int], Any]

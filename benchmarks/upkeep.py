@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +24,6 @@ def commits(side: str, root: str, count: int) -> dict[str, Any]:
     """In the child: create namespaces one by one and look at what becomes of the manifest."""
     import time
 
-    import lance
     import lance_namespace
 
     from benchmarks.figures import summary
@@ -40,10 +41,11 @@ def commits(side: str, root: str, count: int) -> dict[str, Any]:
         namespace.create_namespace(request)
         times.append((time.perf_counter() - start) * 1000)
         if number % _LOOK_EVERY == 0:
-            most = max(most, len(lance.dataset(manifest).get_fragments()))
+            most = max(most, _fragments(manifest))
         if number + 1 == window:
             after_first, _ = child.memory()
-    files = [path for path in Path(manifest).rglob("*") if path.is_file()]
+    after_last, _ = child.memory()
+    files, size = _files(manifest)
     return {
         "commits": count,
         "window": window,
@@ -51,10 +53,33 @@ def commits(side: str, root: str, count: int) -> dict[str, Any]:
         "last": summary(times[-window:]),
         "fragments": most,
         "memory_first": after_first,
-        "memory_last": child.memory()[0],
-        "files": len(files),
-        "mib": sum(path.stat().st_size for path in files) / 2**20,
+        "memory_last": after_last,
+        "files": files,
+        "mib": size / 2**20,
     }
+
+
+def _fragments(manifest: str) -> int:
+    """Count the fragments of the version that the writer's hint names.
+
+    Without a number Lance lists all the versions, a hundred thousand names in the end, and the
+    memory of the process would be that of the listing.
+    """
+    import lance
+
+    from lance_catalog.storage.manifests import HINT
+
+    hint = json.loads((Path(manifest) / "_versions" / HINT).read_bytes())
+    return len(lance.dataset(manifest, version=hint["version"]).get_fragments())
+
+
+def _files(folder: str) -> tuple[int, int]:
+    """Return how many files lie in a folder, and their bytes."""
+    count = size = 0
+    for where, _, names in os.walk(folder):
+        count += len(names)
+        size += sum(os.stat(f"{where}/{name}").st_size for name in names)
+    return count, size
 
 
 def upkeep(plan: Any, catalogs: Any, say: Say) -> list[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -50,6 +51,20 @@ def step(title: str, code: str) -> None:
     """Announce a step and the code that does it."""
     console.print(f"\n[bold]{title}[/bold]")
     console.print(f"  [dim]{code}[/dim]")
+
+
+def typed(root: str, command: str) -> None:
+    """Run a command as somebody at a terminal would, and show what it says."""
+    console.print(f"  [bold]$ lance-catalog {command}[/bold]")
+    program = os.path.join(os.path.dirname(sys.executable), "lance-catalog")
+    ran = subprocess.run(
+        [program, *command.split()],
+        env={**os.environ, "LANCE_CATALOG_ROOT": root},
+        capture_output=True,
+        text=True,
+    )
+    for line in (ran.stdout + ran.stderr).splitlines():
+        console.print(f"    {line}", markup=False)
 
 
 def show_disk(root: str) -> None:
@@ -119,12 +134,23 @@ def tour(root: str) -> None:
     page = catalog.list_namespaces({"id": ["prod"], "limit": 3})
     console.print(f"  first page: {page.namespaces}, next from {page.page_token!r}")
 
-    step("7. Drop: the table, then everything below a namespace", "behavior='cascade'")
-    catalog.drop_table({"id": ["quickstart"]})
-    catalog.drop_namespace({"id": ["prod", "search"], "behavior": "cascade"})
-    console.print(f"  tables left: {catalog.list_all_tables({}).tables}")
+    step("7. Drop, and change your mind: on the command line", f"export LANCE_CATALOG_ROOT={root}")
+    typed(root, "table drop quickstart --ttl 3d")
+    typed(root, "trash list")
+    typed(root, "trash undrop quickstart")
+    typed(root, "table count quickstart")
 
-    step("8. What is on disk", "ls")
+    step("8. A namespace with all it holds: one commit, its tables can come back", "--cascade")
+    catalog.drop_namespace({"id": ["prod"], "behavior": "cascade"})
+    console.print(f"  tables left: {catalog.list_all_tables({}).tables}")
+    typed(root, "trash undrop prod.documents --as documents")
+    console.print(f"  and back: {catalog.list_all_tables({}).tables}")
+
+    step("9. Protect it, then try", "lance_catalog.protected=true")
+    typed(root, "table set documents lance_catalog.protected=true")
+    typed(root, "table drop documents")
+
+    step("10. What is on disk", "ls")
     show_disk(root)
 
 

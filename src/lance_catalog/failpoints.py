@@ -2,14 +2,16 @@
 
 ``LANCE_CATALOG_FAILPOINTS="manifest.finalized=kill"`` kills the process (SIGKILL, as a crash
 would) the first time the point is reached; ``=kill@3`` the third time; ``=raise`` raises an
-OSError instead; ``=stop`` stops it (SIGSTOP) until somebody continues it. Several are separated by commas. Every step of every commit protocol has a point
-in :data:`POINTS`; the crash tests enumerate it, so a new step without a test is red.
+OSError instead; ``=stop`` stops the process (SIGSTOP) until somebody continues it. Several are
+separated by commas. Every step of every commit protocol has a point in :data:`POINTS`; the crash
+tests enumerate it, so a new step without a test is red.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import threading
 from typing import Final
 
 __all__ = ["POINTS", "hit"]
@@ -74,6 +76,7 @@ POINTS: Final = frozenset(
         # migration, in order: per table that another implementation hid, per batch, the flag.
         "marker.lifted",
         "migrate.registered",
+        "migrate.trashed",
         "migrate.flagged",
     }
 )
@@ -108,6 +111,7 @@ def hit(name: str) -> None:
     if verb == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if verb == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # To this very thread: another would take its time to stop this one, which may be Lance's.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         return
     raise OSError(f"fail point {name}")

@@ -7,6 +7,7 @@ import pytest
 from lance_catalog.config import Mode
 from lance_catalog.directory import migration
 from lance_catalog.directory.migration import migrate
+from lance_catalog.maintenance.check import check
 from tests.behaviour.catalogs import Catalog, rows
 
 pytestmark = pytest.mark.modes(Mode.COMPAT, Mode.V2)
@@ -90,3 +91,26 @@ class TestMigrate:
         report = migrate(catalog.context)
         assert report.registered == []
         assert "namespace" in report.skipped[0][1]
+
+
+@pytest.mark.modes(Mode.V2, Mode.COMPAT)
+def test_what_markers_hide_goes_to_the_trash(catalog: Catalog) -> None:
+    """S13, S12: dropped and deregistered in V1, undone in V2 without its directory listing."""
+    v1 = Catalog(Mode.V1, catalog.kind, catalog.root)
+    for name in ("dropped", "out", "live"):
+        v1.create([name], [1], properties={"name": name})
+    v1.drop_table({"id": ["dropped"]}, ttl="9d")
+    v1.deregister_table({"id": ["out"]})
+    expires = v1.table_status(["dropped"]).expires_at_ms
+    dry = migrate(catalog.context, dry_run=True)
+    assert (dry.trashed, dry.registered) == (["dropped", "out"], ["live"])
+    assert migrate(catalog.context).trashed == ["dropped", "out"]
+    assert migrate(catalog.context).trashed == []
+    v2 = Catalog(Mode.V2, catalog.kind, catalog.root)
+    assert v2.tables() == ["live"]
+    assert v2.table_status(["dropped"]).expires_at_ms == expires
+    v2.undrop_table(["dropped"])
+    v2.register_table({"id": ["out"], "location": "out.lance"})
+    assert v2.describe_table({"id": ["dropped"]}).properties == {"name": "dropped"}
+    assert v2.tables() == v1.tables() == ["dropped", "live", "out"]
+    assert check(catalog.context, grace_seconds=-60).problems == []

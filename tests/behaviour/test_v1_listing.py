@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import lance.namespace
@@ -14,6 +16,7 @@ import pytest
 from lance_catalog import DirectoryNamespace
 from lance_catalog.config import Mode
 from lance_catalog.directory.migration import MigrationReport, migrate
+from lance_catalog.lifecycle.states import Hidden, HiddenState, new_drop_id
 from lance_catalog.maintenance import repair
 from lance_catalog.maintenance.check import check
 from lance_catalog.storage.instrumented import CountingStore, FaultyStore
@@ -164,6 +167,30 @@ class TestCost:
         # Azure answers five thousand at a time.
         pages = 2 if catalog.kind == "s3" else 1
         assert self.requests(catalog, request) == (names, ["LIST"] * pages)
+
+    @pytest.mark.modes(Mode.V1)
+    @pytest.mark.stores("s3")
+    def test_what_is_dropped_costs_no_request(self, catalog: Catalog, request: Any) -> None:
+        """S02, S03: 5 000 tables, 500 of them in the trash: the pages of the root's keys alone."""
+        names = [f"t{number:04d}" for number in range(5000)]
+        marker = Hidden(new_drop_id("t"), HiddenState.DROPPED, 1, 7 * 86_400_000).body()
+        paths = {f"{name}.lance/.lance-reserved": b"" for name in names}
+        paths |= {f"{name}.deleted": marker for name in names[::10]}
+        paths[FLAG] = b"{}"
+        with ThreadPoolExecutor(32) as pool:
+            list(pool.map(catalog.root.put, paths, paths.values()))
+        # One more each way, by the catalog itself.
+        catalog.undrop_table([names[0]])
+        catalog.drop_table({"id": [names[1]]})
+        shown = sorted({*names} - {*names[::10]} - {names[1]} | {names[0]})
+        keys = {path.split("/", 1)[0] for path in catalog.root.paths()}
+        keys = {key for key in keys if not key.startswith("__")}
+        assert len(keys) == 5000 + 500 + 1
+        for mode in (Mode.V1, Mode.COMPAT):
+            reader = Catalog(mode, catalog.kind, catalog.root)
+            listed, asked = self.requests(reader, request)
+            assert listed == shown
+            assert asked == ["LIST"] * math.ceil(len(keys) / 1000)
 
     def test_the_first_creation_asks_once(self, catalog: Catalog) -> None:
         """R7: one look at the root per process, and the flag after what it follows."""

@@ -79,11 +79,17 @@ def test_a_row_and_its_markers_are_one_table(cli: Cli) -> None:
 def test_a_marker_that_does_not_tell_when(root: Path) -> None:
     v1 = Cli(root, "v1")
     v1.create("t")
-    for body in (b"", b'{"deleted_at_ms": 1e300}'):
-        (root / "t.deleted").write_bytes(body)
-        (row,) = v1.json("table", "list", "--deregistered")
-        assert row["deregistered_at"] is None
-        assert v1.plain("table", "list", "--deregistered")[0].endswith("\t")
+    (root / "t.deleted").write_bytes(b'{"deleted_at_ms": 1e300, "state": "deregistered"}')
+    (row,) = v1.json("table", "list", "--deregistered")
+    assert row["deregistered_at"] is None
+    assert v1.plain("table", "list", "--deregistered")[0].endswith("\t")
+    # Without a state it is a drop; one that nobody can read is neither.
+    (root / "t.deleted").write_bytes(b'{"deleted_at_ms": 1e300}')
+    assert listed(v1) == []
+    (row,) = v1.json("trash", "list")
+    assert (row["dropped_at"], row["expires_at"], row["state"]) == (None, None, "restorable")
+    (root / "t.deleted").write_bytes(b"")
+    assert listed(v1) == [] and v1.json("trash", "list") == []
 
 
 def test_repair_tells_the_id_of_an_orphan_and_the_list_has_it(nested: Cli) -> None:

@@ -142,6 +142,13 @@ def test_no_names_of_calls(each: Cli) -> None:
         ("table 'drop_table' is there", "table 'drop_table' is there"),
         ("'a.drop_table' and 'my_drop_table'", "'a.drop_table' and 'my_drop_table'"),
         ("two\nlines", "two lines"),
+        ("x is live: `lance-catalog table drop x` first", "x is live"),
+        ("x runs; force purges it now (`lance-catalog trash purge x`), and then", "x runs"),
+        ("it is protected (p). force it (--force).", "it is protected (p)"),
+        (
+            "it is protected (p). `lance-catalog table set x --unset p` ends that, or force it.",
+            "it is protected (p)",
+        ),
     ],
 )
 def test_words(library: str, here: str) -> None:

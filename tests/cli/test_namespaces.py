@@ -73,7 +73,10 @@ def test_drop_refuses_what_is_not_empty_and_cascades(nested: Cli) -> None:
     assert nested.run("namespace", "drop", "a", "--dry-run").code == 4
     assert nested.run("namespace", "drop", "a", "--cascade").code == 2
     assert digest(nested.root) == before
-    nested.ok("namespace", "drop", "a", "--cascade", "--yes")
+    assert ["to the trash" in step["detail"] for step in plan["plan"]] == [True, False, False]
+    assert [step["destructive"] for step in plan["plan"]] == [False, True, True]
+    done = nested.json("namespace", "drop", "a", "--cascade", "--yes")
+    assert [table["text"] for table in done["tables"]] == ["a.b.t"]
     assert nested.plain("namespace", "list", "-r") == []
     assert nested.plain("table", "list", "-r") == []
 

@@ -26,7 +26,8 @@ from lance_catalog.directory import (
     settling,
     tables,
 )
-from lance_catalog.lifecycle import markers, purge
+from lance_catalog.lifecycle import markers
+from lance_catalog.lifecycle import purge as purge_module
 from lance_catalog.maintenance.check import check
 from tests.concurrency.racing import attempt, ipc, open_catalog, rows_at
 
@@ -57,7 +58,7 @@ class Root:
             if name == point and left:
                 left.pop()()
 
-        for module in (tables, places, settling, first_version, markers, purge):
+        for module in (tables, places, settling, first_version, markers, purge_module):
             self.patch.setattr(module, "hit", hook)
 
     def around(
@@ -103,24 +104,28 @@ def tables_of(ns: DirectoryNamespace) -> list[str]:
     return list(ns.list_tables({"id": []}).tables)
 
 
+@pytest.mark.parametrize("behavior", ["purge", "trash"])
 @pytest.mark.parametrize("mode", [Mode.V1, Mode.COMPAT])
 def test_a_creator_that_was_dropped_meanwhile_leaves_the_next_creator_alone(
-    root: Root, mode: Mode
+    root: Root, mode: Mode, behavior: str
 ) -> None:
     """C1 wrote version 1 | D drops the directory | C2 creates, acknowledged | C1 goes on.
 
-    C1's version 1 has the same path as C2's: withdrawing it by name destroyed C2's table.
+    C1's version 1 has the same path as C2's: withdrawing it by name destroyed C2's table. Unless
+    D purges, C2 writes the next version of C1's table: created, dropped, created over.
     """
     one, two = root.first(mode), root.second(mode)
+    drop = {"id": ["t"], "context": {"lance_catalog.drop_behavior": behavior}}
 
     def meanwhile() -> None:
         # In compatibility mode nobody sees the directory before its row is there.
-        assert attempt(two.drop_table, T)[0] == (4 if mode is Mode.COMPAT else None)
+        assert attempt(two.drop_table, drop)[0] == (4 if mode is Mode.COMPAT else None)
         two.create_table(T, ipc([2]))
 
     root.around(first_version, "write_first_version", after=meanwhile)
     code, text = attempt(one.create_table, T, ipc([1]))
-    assert code in (5, 14), text
+    revived = mode is Mode.V1 and behavior == "trash"
+    assert code is None if revived else code in (5, 14), text
     assert data(two, "t") == [2]
     assert tables_of(one) == ["t"]
     if mode is Mode.COMPAT:
@@ -179,7 +184,7 @@ def test_a_creator_that_meets_a_purge_leaves_no_ghost(root: Root, verb: str) -> 
         thread.join(60)
 
     root.at("purge.moved_aside", meanwhile)
-    two.drop_table(T)
+    two.drop_table(T, purge=True)
     assert outcome[0][0] is None, outcome
     assert tables_of(one) == tables_of(two) == ["t"]
     found = two.describe_table({"id": ["t"], "check_declared": True})
@@ -278,16 +283,27 @@ def test_an_overwrite_that_lost_its_table_leaves_no_ghost(root: Root) -> None:
     else:
         assert code in (4, 14), text
         assert tables_of(two) == []
+        # On top of what was dropped, as any writer's that had the table open.
+        two.undrop_table(["t"])
+        assert data(one, "t") == [2]
     root.clean(Mode.COMPAT)
 
 
-def test_an_overwrite_in_v2_that_lost_its_table_leaves_no_directory(root: Root) -> None:
+@pytest.mark.parametrize("purge", [False, True])
+def test_an_overwrite_in_v2_that_lost_its_table_leaves_no_directory(
+    root: Root, purge: bool
+) -> None:
     one, two = root.first(Mode.V2), root.second(Mode.V2)
     one.create_table(T, ipc([1]))
-    root.around(first_version, "has_versions", after=lambda: two.drop_table(T))
+    root.around(first_version, "has_versions", after=lambda: two.drop_table(T, purge=purge))
     code, text = attempt(one.create_table, {"id": ["t"], "mode": "overwrite"}, ipc([2]))
     assert code in (4, 14), text
-    assert sorted(os.listdir(root.path)) == ["__manifest"]
+    if purge:
+        assert sorted(os.listdir(root.path)) == ["__manifest"]
+    else:
+        two.undrop_table(["t"])
+        assert data(one, "t") == [2]
+    root.clean(Mode.V2)
 
 
 @pytest.mark.parametrize("mode", [Mode.V2, Mode.COMPAT])
@@ -340,7 +356,7 @@ def test_a_folder_pruned_under_a_drop(root: Root) -> None:
         real(path, *args, **kwargs)
 
     root.patch.setattr(os, "mkdir", mkdir)
-    ns.drop_table(T)
+    ns.drop_table(T, purge=True)
     assert not left
     root.clean(Mode.V1)
 
@@ -391,12 +407,13 @@ def test_a_read_between_the_row_and_the_directory(root: Root) -> None:
     assert one.describe_table(T).properties == {"a": "b"}
 
 
+@pytest.mark.parametrize("purge", [False, True])
 @pytest.mark.parametrize("verb", ["drop_table", "deregister_table"])
-def test_a_drop_that_comes_after_another_has_ended(root: Root, verb: str) -> None:
+def test_a_drop_that_comes_after_another_has_ended(root: Root, verb: str, purge: bool) -> None:
     """V1: L finds t | D drops it, all the way | L hides what is not there any more: 4, not done."""
     one, two = root.first(Mode.V1), root.second(Mode.V1)
     one.create_table(T, ipc([1]))
-    root.around(markers, "hide", before=lambda: two.drop_table(T))
+    root.around(markers, "hide", before=lambda: two.drop_table(T, purge=purge))
     assert attempt(getattr(one, verb), T)[0] == 4
-    assert os.listdir(root.path) == []
+    assert sorted(os.listdir(root.path)) == ([] if purge else ["t.deleted", "t.lance"])
     root.clean(Mode.V1)

@@ -100,6 +100,9 @@ def client(
 ) -> tuple[list[Operation], int, list[str]]:
     """One client: its history, the conflicts it met, what it could not explain."""
     ns = open_catalog(root, mode)
+    log = ns.context.log
+    # The log of the last group may still be there, with what it met.
+    before = 0 if log is None else log.conflicts
     # A str seeds alike in every process, a hash of it would not.
     chance = random.Random(f"{group}{number}")
     aside: list[tuple[int, str]] = []
@@ -159,8 +162,7 @@ def client(
                 if answer == 18:
                     strange.append(f"{verb} {names}: {error}")
             history.append(Operation(number, verb, names, generation, answer, began, ended))
-    log = ns.context.log
-    return history, 0 if log is None else log.conflicts, strange
+    return history, 0 if log is None else log.conflicts - before, strange
 
 
 @contextmanager

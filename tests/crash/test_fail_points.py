@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -18,14 +19,22 @@ import pytest
 
 from lance_catalog import failpoints
 from lance_catalog.config import Mode
-from lance_catalog.directory import first_version, migration, places, settling, tables
+from lance_catalog.directory import (
+    first_version,
+    migration,
+    places,
+    reviving,
+    settling,
+    tables,
+    undropping,
+)
 from lance_catalog.failpoints import POINTS
-from lance_catalog.lifecycle import markers, purge
+from lance_catalog.lifecycle import deleting, markers, purge
 from lance_catalog.maintenance.check import check
 from lance_catalog.manifest import log as manifest_log
 from lance_catalog.manifest import own_version, retention, writing
 from tests.concurrency.racing import PATIENCE, ipc
-from tests.crash.scenarios import SCENARIOS, Scenario, Seen, code_of, seen
+from tests.crash.scenarios import SCENARIOS, Scenario, Seen, code_of, later, seen
 from tests.crash.test_kill import mend
 
 #: A failure up to here leaves the catalog, and the disk, as they were (invariant 2).
@@ -38,6 +47,8 @@ BEFORE_THE_COMMIT = frozenset(
         "table.version_staged",
     }
 )
+#: Whose last commit is worth a crash of its own in `make test`.
+TELLING = ("drop namespace", "undrop", "undrop directory as another", "purge", "revive")
 #: In these the first file of a directory makes a table of it (C02), which reads as declared.
 BY_DIRECTORY = (Mode.V1, Mode.COMPAT)
 
@@ -66,6 +77,7 @@ def reached(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[st
 
 
 _WITH_POINTS = (
+    deleting,
     first_version,
     manifest_log,
     markers,
@@ -74,8 +86,10 @@ _WITH_POINTS = (
     places,
     purge,
     retention,
+    reviving,
     settling,
     tables,
+    undropping,
     writing,
 )
 
@@ -95,31 +109,53 @@ def test_every_point_is_reached(reached: dict[str, list[tuple[str, int]]]) -> No
     assert known == POINTS, POINTS - known
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What readers see of a scenario that nothing disturbs, and what a crash may leave besides."""
+
+    before: Seen
+    after: Seen
+    between: tuple[Seen, ...] = ()
+
+
 @cache
-def _outcome(name: str, folder: str) -> tuple[Seen, Seen]:
-    """What readers see before and after a scenario that nothing disturbs."""
+def _outcome(name: str, folder: str) -> Outcome:
     scenario = SCENARIOS[name]
-    ns = scenario.open(f"{folder}/undisturbed-{name}")
-    scenario.prepare(ns)
-    before = seen(ns)
-    scenario.run(ns)
-    return before, seen(ns)
+    root = f"{folder}/undisturbed-{name}"
+    scenario.prepare(scenario.open(root))
+    before = seen(scenario, root)
+    between: tuple[Seen, ...] = ()
+    if scenario.between is not None:
+        with later(scenario, root) as copy:
+            scenario.between(copy)
+            between = (seen(scenario, f"{root}-later"),)
+    scenario.run(scenario.open(root))
+    return Outcome(before, seen(scenario, root), between)
 
 
 def _cases(
     reached: dict[str, list[tuple[str, int]]], mode: Mode, *, everything: bool
 ) -> list[Case]:
-    """(scenario, point, which time) to crash at; each point of the mode once, or every one."""
+    """(scenario, point, which time) to crash at: every one, or few of each mode.
+
+    Few: each point once, and once where it is passed again. Besides, what one version holds for
+    several callers, and the commit itself of what begins or ends a drop.
+    """
     chosen: list[Case] = []
     done: set[tuple[str, int]] = set()
     for name, points in reached.items():
-        if SCENARIOS[name].mode is not mode:
+        scenario = SCENARIOS[name]
+        if scenario.mode is not mode:
             continue
         for point, count in points:
             for time in range(1, count + 1):
-                batch = name.endswith("-batch")  # What one version holds for several callers.
-                if everything or batch or (point, 0 if time == 1 else time) not in done:
-                    done.add((point, 0 if time == 1 else time))
+                telling = name.endswith("-batch") or (
+                    name.partition("-")[2] in TELLING
+                    and point == "manifest.finalized"
+                    and time == count
+                )
+                if everything or telling or (time < 3 and (point, time) not in done):
+                    done.add((point, time))
                     chosen.append((name, point, time))
     return chosen
 
@@ -138,33 +174,49 @@ def _crash(root: str, scenario: Scenario, point: str, time: int) -> None:
 
 def _half_made(scenario: Scenario, before: Seen) -> list[Seen]:
     """A creation by directory that a crash stopped reads as a declared table until a repair."""
-    if scenario.mode not in BY_DIRECTORY or ".create" not in scenario.name.replace("-", "."):
+    if scenario.mode not in BY_DIRECTORY or "-create" not in scenario.name:
         return []
-    return [(before[0], tuple(sorted({*before[1], ("t", None)}, key=lambda one: one[0])))]
+    tables = sorted({*before.tables, ("t", None, ())}, key=lambda one: one[0])
+    return [before._replace(tables=tuple(tables))]
 
 
-def _look(scenario: Scenario, root: str, case: Case, outcome: tuple[Seen, Seen]) -> list[str]:
+def _look(scenario: Scenario, root: str, case: Case, outcome: Outcome) -> list[str]:
     """After a crash: before or after, others go on, a repair leaves nothing to find."""
     wrong: list[str] = []
-    before, after = outcome
-    ns = scenario.open(root)
-    now = seen(ns)
-    if now not in [before, after, *_half_made(scenario, before)]:
+    before, after = outcome.before, outcome.after
+    now = seen(scenario, root)
+    if now not in [before, after, *outcome.between, *_half_made(scenario, before)]:
         wrong.append(f"{case}: read {now}, neither {before} nor {after}")
+    wrong += _run_again(scenario, root, case, now, outcome)
+    ns = scenario.open(root)
     ns.create_table({"id": ["went on"]}, ipc([1]))
     ns.insert_into_table({"id": ["went on"]}, ipc([2]))
-    ns.drop_table({"id": ["went on"]})
-    if seen(ns) != now:
-        wrong.append(f"{case}: others changed it to {seen(ns)} from {now}")
+    ns.drop_table({"id": ["went on"]}, purge=True)
+    if seen(scenario, root) != now:
+        wrong.append(f"{case}: others changed it to {seen(scenario, root)} from {now}")
     mend(ns)
-    mended = seen(scenario.open(root))
-    if mended not in (before, after) or (now == after and mended != after):
+    mended = seen(scenario, root)
+    if mended not in (before, after, *outcome.between) or (now == after and mended != after):
         wrong.append(f"{case}: mended to {mended}, from {now}")
     again = code_of(scenario.run, ns)
-    if mended == before != after and (again is not None or seen(ns) != after):
+    if mended != after and (again is not None or seen(scenario, root) != after):
         # What a repair keeps as deregistered is not in the way, but the way back is register.
-        wrong.append(f"{case}: run again it answered {again} and left {seen(ns)}")
+        wrong.append(f"{case}: run again it answered {again} and left {seen(scenario, root)}")
     return wrong
+
+
+def _run_again(scenario: Scenario, root: str, case: Case, now: Seen, outcome: Outcome) -> list[str]:
+    """Undo needs no repair: once the lease has passed, the operation can just be run again."""
+    if not scenario.again:
+        return []
+    with later(scenario, root) as ns:
+        code = code_of(scenario.run, ns)
+        found = seen(scenario, f"{root}-later")
+    # Done already, or being deleted: then there is nothing to drop, undrop or purge any more.
+    done = now == outcome.after and code in (1, 4, 5, 19)
+    if (code is None or done) and found == outcome.after:
+        return []
+    return [f"{case}: run again without a repair it answered {code} and left {found}"]
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -211,7 +263,8 @@ def test_an_error_at_every_point(
     name: str,
 ) -> None:
     scenario = SCENARIOS[name]
-    before, after = _outcome(name, str(tmp_path))
+    outcome = _outcome(name, str(tmp_path))
+    before, after = outcome.before, outcome.after
     for point, _ in reached[name]:
         root = str(tmp_path / point / "root")
         ns = scenario.open(root)
@@ -221,21 +274,24 @@ def test_an_error_at_every_point(
         monkeypatch.setattr(failpoints, "_hits", {})
         code = code_of(scenario.run, ns)
         monkeypatch.setattr(failpoints, "_plan", {})
-        now = seen(scenario.open(root))
+        now = seen(scenario, root)
         if point in BEFORE_THE_COMMIT:
             assert code in (17, 18), (point, code)
-            assert now == before, point
-            left = _tree(root)
+            assert now in (before, *outcome.between), point
+            left = _tree(root) if now == before else tree  # What made way is gone.
             changed = {path for path in left if left.get(path) != tree.get(path)}
             gone = tree.keys() - left.keys()
+            if "revive" in name:
+                # What landed on the dropped table is undone by a version on top of it.
+                changed = {path for path in changed if not path.startswith("t.lance/")}
             if name.endswith("refused"):
                 changed = {path for path in changed if not path.startswith("__manifest")}
                 gone = set()
             assert (changed, gone) == (set(), set()), (name, point)
         else:
             assert code in (None, 14, 17, 18), (point, code)
-            assert now in (before, after), (point, now)
+            assert now in (before, after, *outcome.between), (point, now)
             assert code is not None or now == after, (point, now)
         mend(ns)
-        assert seen(ns) in (before, after), point
-        assert check(ns.context, grace_seconds=0).problems == []
+        assert seen(scenario, root) in (before, after, *outcome.between), point
+        assert check(ns.context, grace_seconds=-3600).problems == []

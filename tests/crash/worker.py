@@ -6,11 +6,13 @@ before going on. ``python -m tests.crash.worker <root> <mode> <seed> <prefix> <l
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,20 +25,30 @@ Names = tuple[str, ...]
 
 @dataclass
 class State:
-    """What a worker's part of the catalog holds: rows by id (None: declared), hidden tables."""
+    """What a worker's part of the catalog holds: rows by id (None: declared), and what is hidden.
 
+    ``hidden`` are the deregistered tables, ``trash`` the drops of an id, the latest last.
+    """
+
+    mode: Mode
     tables: dict[Names, list[int] | None] = field(default_factory=dict)
     hidden: dict[Names, tuple[list[int] | None, str]] = field(default_factory=dict)
     namespaces: set[Names] = field(default_factory=set)
+    trash: dict[Names, list[list[int] | None]] = field(default_factory=dict)
 
     def copy(self) -> State:
-        tables = {key: None if rows is None else list(rows) for key, rows in self.tables.items()}
-        return State(tables, dict(self.hidden), set(self.namespaces))
+        return deepcopy(self)
 
     def apply(self, intent: dict[str, Any], answer: dict[str, Any] | None) -> None:
         """Change the state as an operation does."""
         verb, names = intent["verb"], tuple(intent["id"])
-        if verb in ("create", "overwrite"):
+        if verb == "create":
+            drops = self.trash.get(names, [])
+            # Over the latest drop, which is then the older version; without data it makes way.
+            if names not in self.tables and drops and (drops[-1] or self.mode is Mode.V1):
+                drops.pop()
+            self.tables[names] = intent["rows"]
+        elif verb == "overwrite":
             self.tables[names] = intent["rows"]
         elif verb == "declare":
             self.tables[names] = None
@@ -51,18 +63,22 @@ class State:
             self.hidden[names] = (self.tables.pop(names), place)
         elif verb == "register":
             self.tables[names] = self.hidden.pop(names)[0]
-        elif verb == "drop":
-            if names in self.tables:
-                del self.tables[names]
-            else:
-                del self.hidden[names]
+        elif verb in ("drop", "drop and purge"):
+            live = names in self.tables
+            rows = self.tables.pop(names) if live else self.hidden.pop(names)[0]
+            if verb == "drop":
+                self.trash.setdefault(names, []).append(rows)
+        elif verb == "undrop":
+            self.tables[names] = self.trash[names].pop()
+        elif verb == "purge":
+            self.trash[names].pop()
         elif verb == "create_namespace":
             self.namespaces.add(names)
         else:
             assert verb == "drop_namespace"
             self.namespaces.discard(names)
             for key in [key for key in self.tables if key[:-1] == names]:
-                del self.tables[key]
+                self.trash.setdefault(key, []).append(self.tables.pop(key))
 
 
 def universe(mode: Mode, prefix: str) -> list[Names]:
@@ -79,8 +95,11 @@ def choices(state: State, mode: Mode, prefix: str) -> Iterator[dict[str, Any]]:
     for names in universe(mode, prefix):
         if len(names) > 1 and space not in state.namespaces:
             continue
+        if state.trash.get(names):
+            yield {"verb": "purge", "id": names}
         if names in state.tables:
             yield {"verb": "drop", "id": names}
+            yield {"verb": "drop and purge", "id": names}
             yield {"verb": "deregister", "id": names}
             if state.tables[names] is None:
                 yield {"verb": "create", "id": names}
@@ -97,7 +116,12 @@ def choices(state: State, mode: Mode, prefix: str) -> Iterator[dict[str, Any]]:
             yield {"verb": "drop", "id": names}
         else:
             yield {"verb": "create", "id": names}
-            yield {"verb": "declare", "id": names}
+            dropped = bool(state.trash.get(names))
+            if dropped:
+                yield {"verb": "create", "id": names}
+                yield {"verb": "undrop", "id": names}
+            if not dropped or mode is not Mode.V1:
+                yield {"verb": "declare", "id": names}
     if mode is not Mode.V1:
         hidden = any(key[:-1] == space for key in state.hidden)
         if space not in state.namespaces:
@@ -122,8 +146,12 @@ def perform(ns: DirectoryNamespace, intent: dict[str, Any], state: State) -> dic
     elif verb == "register":
         place = state.hidden[tuple(intent["id"])][1]
         ns.register_table({**request, "location": place})
-    elif verb == "drop":
-        ns.drop_table(request)
+    elif verb in ("drop", "drop and purge"):
+        ns.drop_table(request, purge=verb != "drop")
+    elif verb == "undrop":
+        ns.undrop_table(request["id"])
+    elif verb == "purge":
+        ns.purge_table(request["id"], force=True)
     elif verb == "create_namespace":
         ns.create_namespace(request)
     else:
@@ -135,7 +163,10 @@ def main(root: str, mode_name: str, seed: str, prefix: str, log_path: str) -> No
     mode = Mode(mode_name)
     chance = random.Random(int(seed))
     ns = open_catalog(root, mode)
-    state = State()
+    # Two drops in one millisecond would have no order.
+    ticks = itertools.count(ns.context.clock())
+    ns.context.clock = lambda: next(ticks)
+    state = State(mode)
     number = 0
     with open(log_path, "a", encoding="utf-8") as log:
 
@@ -156,9 +187,9 @@ def main(root: str, mode_name: str, seed: str, prefix: str, log_path: str) -> No
             state.apply(intent, answer)
 
 
-def replay(log_path: str) -> tuple[State, dict[str, Any] | None, int]:
+def replay(log_path: str, mode: Mode) -> tuple[State, dict[str, Any] | None, int]:
     """Read a log: the acknowledged state, the operation in flight if any, and how many were."""
-    state, flying, done = State(), None, 0
+    state, flying, done = State(mode), None, 0
     with open(log_path, encoding="utf-8") as log:
         for text in log.read().split("\n")[:-1]:
             line = json.loads(text)

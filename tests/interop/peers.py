@@ -105,6 +105,19 @@ class Peer:
     def drop(self, *names: str) -> None:
         self.api.drop_table(ln.DropTableRequest(id=list(names)))
 
+    def undrop(self, *names: str, to: Names | None = None, drop_id: str | None = None) -> str:
+        return str(self.api.undrop_table(names, as_id=to, drop_id=drop_id).location)
+
+    def purge(self, *names: str) -> None:
+        self.api.purge_table(names, force=True)
+
+    def trash(self) -> list[Names]:
+        return [one.id for one in self.api.list_dropped_tables()]
+
+    def keeps_what_it_drops(self, place: str) -> bool:
+        """Whether what this implementation dropped is on disk as it should be: ours stays."""
+        return (self.root / place).exists() == (self.kind == "ours")
+
     def rename(self, *names: str, to: Names) -> None:
         self.api.rename_table(
             ln.RenameTableRequest(

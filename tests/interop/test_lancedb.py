@@ -103,11 +103,73 @@ def test_everything_a_user_does(root: Path, mode: str, path: list[str], impl: st
     with pytest.raises((RuntimeError, ValueError, ln.TableNotFoundError)):
         db.drop_table("t", namespace_path=path)
     assert db.list_tables(namespace_path=path).tables == ["second"]
-    db.create_table("t", vectors(1, 2), namespace_path=path)  # Free again.
-    assert ids(db.open_table("t", namespace_path=path)) == [1, 2]
+    db.create_table("third", vectors(1, 2), namespace_path=path)
+    assert ids(db.open_table("third", namespace_path=path)) == [1, 2]
     db.drop_all_tables(namespace_path=path)
     assert db.list_tables(namespace_path=path).tables == []
+    ours = lance_catalog.connect(str(root), **PROPERTIES[mode])
+    assert [one.id[-1] for one in ours.list_dropped_tables()] == ["second", "t", "third"]
+    purged = ours.purge_tables([one.id for one in ours.list_dropped_tables()], force=True)
+    assert len(purged.purged) == 3
     assert not [p for p in root.iterdir() if p.name not in ("__manifest", "__claims")]
+
+
+@pytest.mark.parametrize("how", ["create", "overwrite", "exist_ok"])
+@pytest.mark.parametrize(("mode", "path"), [place for place in PLACES if place[0] != V1])
+def test_create_after_drop(root: Path, mode: str, path: list[str], how: str) -> None:
+    """lancedb declares, and writes the data itself: never into the dropped table (R5)."""
+    db = connect(root, mode)
+    make_path(db, path)
+    db.create_table("t", vectors(1, 2), namespace_path=path)
+    db.drop_table("t", namespace_path=path)
+    given: dict[str, Any] = {"exist_ok": True} if how == "exist_ok" else {"mode": how}
+    table = db.create_table("t", vectors(3), namespace_path=path, **given)
+    table.add(vectors(4))
+    assert ids(db.open_table("t", namespace_path=path)) == [3, 4]
+    assert db.list_tables(namespace_path=path).tables == ["t"]
+    assert Peer("ours", root, mode, fresh=True).count(*path, "t") == 2
+    ours = lance_catalog.connect(str(root), **PROPERTIES[mode])
+    ours.undrop_table([*path, "t"], as_id=[*path, "old"])
+    assert ids(db.open_table("old", namespace_path=path)) == [1, 2]
+    assert ids(db.open_table("t", namespace_path=path)) == [3, 4]
+
+
+@pytest.mark.parametrize("how", ["create", "overwrite", "exist_ok"])
+def test_limit_lancedb_create_after_drop_in_v1(root: Path, how: str) -> None:
+    """In V1 the place is the name, so a declaration over a dropped table is refused: 5."""
+    db = connect(root, V1)
+    db.create_table("t", vectors(1, 2))
+    db.drop_table("t")
+    given: dict[str, Any] = {"exist_ok": True} if how == "exist_ok" else {"mode": how}
+    # Rust has the exception as a text only.
+    with pytest.raises(RuntimeError, match=r"TableAlreadyExistsError: .*trash undrop t"):
+        db.create_table("t", vectors(3), **given)
+    ours = lance_catalog.connect(str(root), **PROPERTIES[V1])
+    with pytest.raises(ln.TableAlreadyExistsError, match="v1_redeclare=purge") as caught:
+        ours.declare_table({"id": ["t"]})
+    assert caught.value.code == 5
+    assert db.list_tables().tables == []
+    # The ways out that the message names: undrop, our own create_table, purge.
+    ours.undrop_table(["t"])
+    assert ids(db.open_table("t")) == [1, 2]
+    db.drop_table("t")
+    Peer("ours", root, V1).create("t", rows=(5,))
+    assert db.open_table("t").to_arrow()["n"].to_pylist() == [5]
+    db.drop_table("t")
+    ours.purge_table(["t"], force=True)
+    assert ids(db.create_table("t", vectors(6))) == [6]
+
+
+def test_create_after_drop_in_v1_that_purges_first(root: Path) -> None:
+    properties = {"root": str(root), **PROPERTIES[V1], "v1_redeclare": "purge"}
+    db = lancedb.connect_namespace("lance-catalog", properties)
+    for number in (1, 2, 3):
+        db.create_table("t", vectors(number))
+        assert ids(db.open_table("t")) == [number]
+        db.drop_table("t")
+    assert db.list_tables().tables == []
+    ours = lance_catalog.connect(str(root), **PROPERTIES[V1])
+    assert [one.id for one in ours.list_dropped_tables()] == [("t",)]
 
 
 @pytest.mark.parametrize(("mode", "path"), [place for place in PLACES if place[0] != V1])
@@ -155,7 +217,7 @@ def test_namespaces(root: Path, mode: str) -> None:
 
 @pytest.mark.parametrize(("mode", "path"), [(V2, ["a"]), (COMPAT, []), (V1, [])])
 def test_creation_pushed_down_to_the_namespace(root: Path, mode: str, path: list[str]) -> None:
-    """lancedb then calls our create_table instead of declare_table and its own writing."""
+    """lancedb 0.40 declares and writes by itself all the same."""
     db = connect(root, mode, namespace_client_pushdown_operations=["CreateTable"])
     make_path(db, path)
     table = db.create_table("t", vectors(*range(10)), namespace_path=path)

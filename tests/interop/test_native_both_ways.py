@@ -111,9 +111,11 @@ def test_every_operation_of_one_is_read_by_the_other(root: Path, mode: str, acto
 
     for names in (("a", "b", "c", "back"), ("a", "b", "t"), ("r",), ("d",)):
         act.drop(*names)
-        assert not (root / world.tables.pop(names).place).exists()
+        assert act.keeps_what_it_drops(world.tables.pop(names).place)
         world.gone.add(names)
         world.check()
+    if actor == "ours":
+        undo_a_drop(world, "r", Table(act.undrop("r"), (8, 9)))
     for names in (("a", "b", "c"), ("a", "b"), ("a",)):
         act.drop_namespace(*names)
         del world.namespaces[names]
@@ -159,12 +161,23 @@ def test_every_operation_of_one_is_read_by_the_other_in_v1(root: Path, actor: st
     del world.tables["t",]
     world.check()
     act.drop("t")
-    assert not (root / "t.lance").exists()
+    assert act.keeps_what_it_drops("t.lance")
     act.drop("d")
     del world.tables["d",]
     world.gone.add(("d",))
     world.check()
     assert world.checks == 10
+    if actor == "ours":
+        undo_a_drop(world, "t", Table(act.undrop("t"), (4,)))
+
+
+def undo_a_drop(world: World, name: str, table: Table) -> None:
+    """A table that we brought back is there for native too; and gone when we drop it again."""
+    world.tables[name,] = table
+    world.check()
+    world.ours.drop(name)
+    del world.tables[name,]
+    world.check()
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -200,7 +213,7 @@ def test_what_one_makes_the_other_changes_and_ends(root: Path, mode: str, maker:
     world.check()
     change.drop(*parent, "dropped")
     world.gone.add((*parent, "dropped"))
-    assert not (root / world.tables.pop((*parent, "dropped")).place).exists()
+    assert change.keeps_what_it_drops(world.tables.pop((*parent, "dropped")).place)
     world.check()
     change.deregister(*parent, "hidden")
     world.gone.add((*parent, "hidden"))
@@ -212,7 +225,7 @@ def test_what_one_makes_the_other_changes_and_ends(root: Path, mode: str, maker:
     world.tables[(*parent, "shown")] = hidden
     world.check()
     change.drop(*parent, "shown")
-    assert not (root / world.tables.pop((*parent, "shown")).place).exists()
+    assert change.keeps_what_it_drops(world.tables.pop((*parent, "shown")).place)
     # The name is free at once, and in another directory.
     again = make.create(*parent, "hidden", rows=(11,))
     assert again != hidden.place
@@ -267,11 +280,16 @@ def test_our_cascade_takes_what_native_made_along(root: Path, mode: str) -> None
     world.gone = {("a",), ("a", "b"), ("a", "t"), ("a", "b", "u"), ("a", "b", "d")}
     world.ours.drop_namespace("a", behavior="cascade")
     world.check()
-    assert not any((root / place).exists() for place in places)
+    assert all((root / place).exists() for place in places)
     world.native.create_namespace("a")
     world.namespaces["a",] = {}
     world.gone.remove(("a",))
     world.check()
+    world.tables["a", "t"] = Table(world.ours.undrop("a", "t"), (1, 2, 3))
+    assert world.tables["a", "t"].place == places[0]
+    world.check()
+    with pytest.raises(ln.NamespaceNotFoundError):
+        world.ours.undrop("a", "b", "u")
 
 
 @pytest.mark.parametrize("mode", MANIFEST_MODES)
@@ -431,7 +449,8 @@ def test_limit_native_cannot_drop_a_table_without_a_row_in_compat(root: Path) ->
                 verb("t")
         assert world.ours.rows("t") == [1]
     world.ours.drop("t")
-    assert not (root / "t.lance").exists()
+    assert (root / "t.lance").exists()
+    assert world.native.tables() == [] == world.ours.tables()
 
 
 def test_limit_native_shows_our_bookkeeping_as_properties(root: Path) -> None:
@@ -553,6 +572,7 @@ def test_limit_native_cannot_drop_names_beyond_ascii(root: Path) -> None:
         assert not world.ours.has_table("n", name)
         world.ours.register("n", name, location=place)
         world.ours.drop("n", name)
+        world.ours.purge("n", name)
         assert not (root / place).exists()
     world.native.can_write()
 

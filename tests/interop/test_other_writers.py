@@ -422,7 +422,7 @@ def test_duplicate_rows_of_a_table_end_with_any_change_of_ours(
         world.tables["native", "u"] = world.tables["native", "t"]
     else:
         getattr(world.ours, way)("native", "t")
-        assert (world.root / place).exists() == (way == "deregister")
+        assert (world.root / place).exists()
     del world.tables["native", "t"]
     world.gone.add(("native", "t"))
     world.namespaces["meanwhile",] = {}
@@ -518,6 +518,11 @@ def test_metadata_that_is_no_object_of_strings(world: World, text: str) -> None:
     world.ours.register("native", "odd", location=place)
     assert stored("native$odd") == text
     world.ours.drop("native", "odd")
+    world.check()
+    world.ours.undrop("native", "odd")
+    assert stored("native$odd") == text
+    world.ours.drop("native", "odd")
+    world.ours.purge("native", "odd")
     assert not (world.root / place).exists()
     world.gone |= {("native", "odd"), ("ours", "odd")}
     world.check()
@@ -577,6 +582,12 @@ def test_a_place_shared_with_another_row_is_never_deleted(world: World, spelling
     assert world.ours.rows("native", "t") == [1]
     manifest(world.root).delete("object_id = 'ours$alias'")
     world.ours.drop("native", "t")
+    append_rows(world.root, table_row("ours$alias", spelling.format(place)))
+    with pytest.raises(ln.InvalidTableStateError):
+        world.ours.purge("native", "t")
+    assert lance.dataset(world.root / place).count_rows() == 1
+    manifest(world.root).delete("object_id = 'ours$alias'")
+    world.ours.purge("native", "t")
     assert not (world.root / place).exists()
 
 
@@ -602,8 +613,11 @@ def test_native_registers_what_we_deregistered(world: World, name: str, end: str
         world.ours.drop_namespace("native", behavior="cascade")
         del world.namespaces["native",], world.tables["native", "t"]
     del world.tables["native", name + "_back"]
+    trash = [row for row in manifest_rows(world.root) if row["object_id"].startswith("__trash")]
+    assert [row["location"] for row in trash].count(table.place) == 1
+    assert ("native", name + "_back") in world.ours.trash()
+    world.ours.purge("native", name + "_back")
     assert not (world.root / table.place).exists()
-    assert not any(row["object_id"].startswith("__trash") for row in manifest_rows(world.root))
     world.gone.add(("native", name + "_back"))
     world.check()
 
@@ -617,6 +631,8 @@ def test_native_registers_what_we_deregistered_at_the_root(root: Path) -> None:
     world.native.register("t", location="t.lance")
     assert world.ours.rows("t") == [1]
     world.ours.drop("t")
+    assert (root / "t.deleted").exists()
+    world.ours.purge("t")
     assert not (root / "t.lance").exists()
     assert not (root / "t.deleted").exists()
     assert world.ours.create("t", rows=(2,)) == "t.lance"

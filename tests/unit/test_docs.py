@@ -28,39 +28,35 @@ def blocks(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
 
 
-def test_the_tutorial_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("page", ["docs/tutorial.md", "docs/undo.md"])
+def test_the_tutorials_run(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As it stands, in an empty folder; what a block prints is shown below it."""
+    """As they stand, in an empty folder; what a block of Python prints is shown below it."""
     monkeypatch.chdir(tmp_path)
-    text = (REPOSITORY / "docs/tutorial.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
     scope: dict[str, object] = {}
-    found = blocks("docs/tutorial.md")
+    found = re.findall(r"```(python|console)\n(.*?)```", text, flags=re.DOTALL)
     assert len(found) > 8
     printed = 0
-    for number, block in enumerate(found):
-        exec(compile(block, f"tutorial block {number}", "exec"), scope)
+    for number, (language, block) in enumerate(found):
+        if language == "console":
+            run_commands([line.removeprefix("$ ") for line in block.splitlines()], monkeypatch)
+            continue
+        exec(compile(block, f"{page} block {number}", "exec"), scope)
         out = capsys.readouterr().out
         if out:
             printed += 1
-            assert f"```python\n{block}```\n```text\n{out}```" in text
+            assert f"```python\n{block}```\n```text\n{out}```" in text, out
     assert printed
 
 
-def test_the_code_and_the_commands_of_the_readme_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One after the other, as a newcomer would paste them."""
+def run_commands(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run lines as a shell would; each must succeed."""
     from typer.testing import CliRunner
 
     from lance_catalog.cli.main import app
 
-    monkeypatch.chdir(tmp_path)
-    exec(compile(blocks("README.md")[0], "README", "exec"), {})
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    section = text.partition("## On the command line")[2]
-    lines = section.partition("```\n")[2].partition("```")[0].splitlines()
-    assert len(lines) > 4
     for line in lines:
         words = shlex.split(line.partition(" && ")[0], comments=True)
         if words[0] == "export":
@@ -69,6 +65,19 @@ def test_the_code_and_the_commands_of_the_readme_run(
         assert words[0] == "lance-catalog"
         ran = CliRunner().invoke(app, words[1:])
         assert ran.exit_code == 0, (line, ran.output)
+
+
+def test_the_code_and_the_commands_of_the_readme_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other, as a newcomer would paste them."""
+    monkeypatch.chdir(tmp_path)
+    exec(compile(blocks("README.md")[0], "README", "exec"), {})
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    section = text.partition("## On the command line")[2]
+    lines = section.partition("```\n")[2].partition("```")[0].splitlines()
+    assert len(lines) > 4
+    run_commands(lines, monkeypatch)
 
 
 def test_the_library_connects_without_our_import_by_the_class_path() -> None:

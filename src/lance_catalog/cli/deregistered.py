@@ -32,9 +32,7 @@ def list_deregistered(session: Session, parent: Identifier) -> Listing:
     notes = [session.ambiguous([table.names for table in found])]
     if rows:
         notes.append(
-            session.remark(
-                "`table register ID LOCATION` brings one back, `table drop ID` moves it to the trash"
-            )
+            session.remark("`table register ID LOCATION` brings one back, `table drop ID` drops it")
         )
     else:
         notes.append(session.remark("no deregistered tables here"))

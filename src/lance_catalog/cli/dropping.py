@@ -10,7 +10,7 @@ from lance_catalog.config import Mode, parse_duration_ms
 from lance_catalog.directory import protection
 from lance_catalog.directory.dropping import Drop
 from lance_catalog.directory.listing import is_component
-from lance_catalog.directory.registration import table_properties
+from lance_catalog.directory.registration import own_properties
 from lance_catalog.directory.resolve import find_table, lookup, require_table, table_id
 from lance_catalog.errors import storage_errors
 from lance_catalog.identifiers import decode, encode, is_addressable
@@ -71,7 +71,7 @@ def drop_step(ctx: Context, names: Identifier, how: Drop) -> tuple[str, str]:
     else:
         place = hidden or require_table(ctx, view, names).location
     if not how.force:
-        guard = entry if entry is not None else table_properties(ctx, place)
+        guard = entry if entry is not None else own_properties(ctx, place)
         protection.refuse(guard, names, "dropping", "table")
     return action, _fate(ctx, place, how)
 

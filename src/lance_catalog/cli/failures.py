@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lance_catalog.cli.wording import in_cli_words
-from lance_catalog.model import PROTECTED
 
 if TYPE_CHECKING:
     from lance_catalog.cli.session import Session
@@ -129,6 +128,8 @@ def _hint(code: int, text: str, session: Session, *, conflict: bool) -> str:
 
 def _lifecycle_hint(code: int, text: str, session: Session) -> str | None:
     """Return what to do about a dropped or a protected table, or one that is neither."""
+    from lance_catalog.model import PROTECTED
+
     names = session.subject or ()
     command, path = session.command, session.command_path
     back = f"`{command('trash', 'undrop', names)}` brings it back"

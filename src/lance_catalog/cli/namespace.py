@@ -1,4 +1,4 @@
-"""``namespace create|list|describe|drop``."""
+"""``namespace create|list|describe|set|drop``."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lance_catalog.cli import namespace_drop
 from lance_catalog.cli.command import command, group
 from lance_catalog.cli.failures import usage
 from lance_catalog.cli.options import (
     After,
     All,
-    DryRun,
-    IfExists,
     Limit,
     NamespaceId,
     ParentId,
     Properties,
+    Unset,
+    Values,
 )
+from lance_catalog.cli.properties import changed, set_done
 from lance_catalog.cli.reading import (
     all_namespaces,
     check_limit,
@@ -26,7 +28,7 @@ from lance_catalog.cli.reading import (
     child_tables,
 )
 from lance_catalog.cli.reading import take as take_names
-from lance_catalog.cli.results import Details, Done, Listing, Plan, Result, Step
+from lance_catalog.cli.results import Details, Done, Listing, Result
 from lance_catalog.cli.session import Session, key_values, not_a_catalog_mode
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = group("Create, list, describe and drop namespaces.")
+app = group("Create, list, describe, set and drop namespaces.")
 
 
 @command(app, "create")
@@ -52,10 +54,7 @@ def create(
     """Create a namespace, or set the properties of the root (--mode overwrite)."""
     from lance_catalog.directory.namespaces import normal_mode
 
-    if not id:
-        # An unset variable of a script would set the properties of the root.
-        raise usage("the id is empty", "the root namespace is typed as '.'")
-    names = session.parse(id)
+    names = _parse(session, id)
     session.missing = names[:-1]
     not_a_catalog_mode(mode)
     chosen = normal_mode(mode, ("create", "exist_ok", "overwrite"), "mode")
@@ -73,6 +72,13 @@ def create(
         message = f"{text} exists already; left it as it is"
     fields = {**session.row(names), "properties": stored, "created": made}
     return Done(message=message, fields=fields, plain="text")
+
+
+def _parse(session: Session, id: str) -> Identifier:
+    if not id:
+        # An unset variable of a script would set the properties of the root.
+        raise usage("the id is empty", "the root namespace is typed as '.'")
+    return session.parse(id)
 
 
 def _create(
@@ -155,67 +161,13 @@ def describe(session: Session, id: NamespaceId = ".") -> Result:
     return Details(fields=fields)
 
 
-@command(app, "drop")
-def drop(
-    session: Session,
-    id: NamespaceId,
-    cascade: Annotated[
-        bool, typer.Option("--cascade", help="With everything in it, table data included.")
-    ] = False,
-    if_exists: IfExists = False,
-    dry_run: DryRun = False,
-) -> Result:
-    """Drop a namespace; with --cascade also all it holds."""
-    from lance_catalog.errors import NamespaceNotFoundError
-
-    names = session.parse(id)
-    fields = session.row(names)
-    request = {
-        "id": list(names),
-        "mode": "skip" if if_exists else "fail",
-        "behavior": "cascade" if cascade else "restrict",
-    }
-    try:
-        steps = _steps(session, names, cascade=cascade)
-    except NamespaceNotFoundError:
-        if not if_exists:
-            raise
-        message = f"namespace {session.text(names)} does not exist; nothing to do"
-        if dry_run:
-            return Plan(title=message, note=message)
-        return Done(message=message, fields={**fields, "dropped": False}, plain="text")
-    plan = Plan(title=f"Dropping namespace {session.text(names)}:", steps=steps)
-    if dry_run:
-        return plan
-    session.confirm(lambda: plan, session.text(names))
-    session.catalog.drop_namespace(request)
-    message = f"dropped namespace {session.text(names)}"
-    if len(steps) > 1:
-        message += f" and {len(steps) - 1} objects in it"
-    return Done(message=message, fields={**fields, "dropped": True}, plain="text")
+@command(app, "set")
+def set_(session: Session, id: NamespaceId, values: Values = None, unset: Unset = None) -> Result:
+    """Set and remove properties; lance_catalog.protected=true keeps it from being dropped."""
+    names = _parse(session, id)
+    given, gone = changed(values, unset)
+    stored = session.catalog.set_namespace_properties(names, given, gone)
+    return set_done(session, "namespace", names, stored)
 
 
-def _steps(session: Session, names: Identifier, *, cascade: bool) -> list[Step]:
-    """Return what dropping takes along, children first; raise what the drop itself would."""
-    from lance_catalog.errors import InvalidInputError, NamespaceNotEmptyError
-    from lance_catalog.identifiers import decode, encode
-    from lance_catalog.lifecycle.purge import check_deletable
-
-    if not names:
-        raise InvalidInputError("the root namespace cannot be dropped")
-    session.catalog.namespace_exists({"id": list(names)})
-    view = session.catalog.snapshot()
-    below = list(view.descendants(encode(names)))
-    if below and not cascade:
-        raise NamespaceNotEmptyError(
-            f"namespace '{session.text(names)}' is not empty: {len(below)} objects below it"
-        )
-    steps = []
-    for entry in sorted(below, key=lambda e: decode(e.object_id), reverse=True):
-        text = session.text(decode(entry.object_id))
-        detail = ""
-        if entry.is_table:
-            place = check_deletable(view, entry, f"dropping '{text}'")
-            detail = f"deletes {session.context.store.uri_of(place)}"
-        steps.append(Step(f"drop {entry.object_type}", text, detail))
-    return [*steps, Step("drop namespace", session.text(names))]
+namespace_drop.add_to(app)

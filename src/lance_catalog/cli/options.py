@@ -126,7 +126,7 @@ DropPurge = Annotated[
 DropForce = Annotated[bool, typer.Option("--force", help="Also when it is protected.")]
 Values = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAME=VALUE]...", help="Properties to set.", show_default=False),
+    typer.Argument(metavar="NAME=VALUE", help="Properties to set.", show_default=False),
 ]
 Unset = Annotated[
     list[str] | None,

@@ -43,7 +43,7 @@ def purge(
     ids: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ID]...",
+            metavar="ID",
             help="Dropped tables, as they were called.",
             autocompletion=complete_dropped,
             show_default=False,
@@ -117,7 +117,9 @@ class _Purge:
     def run(self, *, dry_run: bool) -> Result:
         if not self._chosen:
             note = "nothing to purge"
-            return Plan(title=note, note=note) if dry_run else _listing([], note)
+            if dry_run:
+                return Plan(title=note, note=note)
+            return _listing(self._carry_out(), note)
         # Of several ids all are looked at before the first is deleted.
         several = not self._sweep and not self._alone
         plan = self._plan() if dry_run or several else None
@@ -140,6 +142,10 @@ class _Purge:
         return Plan(title="Purging, after which nothing comes back:", steps=steps)
 
     def _carry_out(self) -> list[dict[str, Any]]:
+        from lance_catalog.directory.redoing import reopen_names
+
+        if self._sweep:
+            reopen_names(self._session.context)
         rows = []
         total = None if self._alone else len(self._chosen)
         with self._session.output.progress("purging") as progress:

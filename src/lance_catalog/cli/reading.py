@@ -80,7 +80,7 @@ def all_namespaces(session: Session, names: Identifier) -> list[Identifier]:
 
     session.catalog.namespace_exists({"id": list(names)})
     # One moment and one look, where a listing for each namespace would cost a request each.
-    found = session.catalog.snapshot().descendants(encode(names))
+    found = session.catalog.snapshot().view.descendants(encode(names))
     return sorted(
         decode(entry.object_id)
         for entry in found

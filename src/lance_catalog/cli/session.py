@@ -192,7 +192,8 @@ class Session:
         first = next((i for i, part in enumerate(parts) if not isinstance(part, str)), None)
         if first is not None and typed[first].startswith("-"):
             # It would be taken for an option; behind "--" it is not. Options come last here.
-            end = first + sum(1 for part in parts[first:] if not str(part).startswith("--"))
+            options = (i for i in range(first, len(parts)) if str(parts[i]).startswith("--"))
+            end = next(options, len(parts))
             typed = [*typed[:first], *typed[end:], "--", *typed[first:end]]
         return " ".join([*words, *map(shlex.quote, typed)])
 

@@ -1,4 +1,4 @@
-"""``table list|describe|declare|register|deregister|rename|drop|count|head``."""
+"""``table list|describe|declare|register|deregister|rename|set|drop|count|head``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from lance_catalog.cli.namespace import listing
 from lance_catalog.cli.options import (
     After,
     All,
+    DropForce,
+    DropPurge,
+    DropTtl,
     DryRun,
     IfExists,
     Limit,
@@ -21,7 +24,10 @@ from lance_catalog.cli.options import (
     Properties,
     TableId,
     TableVersion,
+    Unset,
+    Values,
 )
+from lance_catalog.cli.properties import changed, set_done
 from lance_catalog.cli.reading import all_tables, check_limit, child_tables
 from lance_catalog.cli.reading import take as take_names
 from lance_catalog.cli.results import Details, Done, Plan, Result, Step
@@ -32,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = group("List, describe, declare, register, rename, drop and read tables.")
+app = group("List, describe, declare, register, rename, set, drop and read tables.")
 table_data.add_to(app)
 
 
@@ -200,37 +206,62 @@ def rename(
     )
 
 
+@command(app, "set")
+def set_(session: Session, id: TableId, values: Values = None, unset: Unset = None) -> Result:
+    """Set and remove properties; lance_catalog.protected=true keeps it from being dropped."""
+    names = session.parse_table(id)
+    given, gone = changed(values, unset)
+    stored = session.catalog.set_table_properties(names, given, gone)
+    return set_done(session, "table", names, stored)
+
+
 @command(app, "drop")
 def drop(
-    session: Session, id: TableId, if_exists: IfExists = False, dry_run: DryRun = False
+    session: Session,
+    id: TableId,
+    ttl: DropTtl = None,
+    purge: DropPurge = None,
+    force: DropForce = False,
+    if_exists: IfExists = False,
+    dry_run: DryRun = False,
 ) -> Result:
-    """Drop a table and delete its data; also one that was deregistered."""
-    from lance_catalog.cli.dropping import drop_step
+    """Drop a table, also one that was deregistered: into the trash, or with --purge for good."""
+    from lance_catalog.cli.dropping import asked_drop, drop_fields, drop_step, until
     from lance_catalog.errors import NamespaceNotFoundError, TableNotFoundError
+    from lance_catalog.lifecycle.states import EXPIRES_AT
 
     names = session.parse_table(id)
-    fields = session.row(names)
-    title = f"Dropping table {session.text(names)}:"
+    fields, text = session.row(names), session.text(names)
+    how = asked_drop(session, ttl, purge, force)
+    title = f"Dropping table {text}:"
 
     def plan() -> Plan:
-        action, detail = drop_step(session.context, names)
-        return Plan(title=title, steps=[Step(action, session.text(names), detail)])
+        action, detail = drop_step(session.context, names, how)
+        return Plan(title=title, steps=[Step(action, text, detail, how.purge)])
 
     try:
-        shown = plan()
         if dry_run:
-            return shown
-        session.confirm(lambda: shown, session.text(names))
-        answer = session.catalog.drop_table({"id": list(names)})
+            return plan()
+        if how.purge:
+            # What can be undone needs no question.
+            shown = plan()
+            session.confirm(lambda: shown, text)
+        answer = session.catalog.drop_table(
+            {"id": list(names)}, ttl=ttl, purge=how.purge, force=force
+        )
     except (NamespaceNotFoundError, TableNotFoundError):
         if not if_exists:
             raise
-        message = f"table {session.text(names)} does not exist; nothing to do"
+        message = f"table {text} does not exist; nothing to do"
         if dry_run:
             return Plan(title=title, note=message)
         return Done(message=message, fields={**fields, "dropped": False}, plain="text")
-    return Done(
-        message=f"dropped table {session.text(names)} and deleted {answer.location}",
-        fields={**fields, "dropped": True, "location": answer.location},
-        plain="text",
-    )
+    fields |= {"dropped": True, "location": answer.location}
+    at = (answer.properties or {}).get(EXPIRES_AT)
+    expires = None if at is None else int(at)
+    message = f"dropped table {text} and deleted {answer.location}"
+    if not how.purge:
+        back = session.command("trash", "undrop", names)
+        message = f"dropped table {text}; `{back}` brings it back, {until(expires)}"
+    fields |= drop_fields(answer.transaction_id, expires, how)
+    return Done(message=message, fields=fields, plain="text")

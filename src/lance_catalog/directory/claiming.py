@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from lance_catalog.directory.context import Context
@@ -23,8 +24,11 @@ class Held:
     ctx: Context
     found: Found
     claim: Claim
-    #: Whose it was before, and lapsed.
-    before: Claim | None = None
+
+    @property
+    def inherited(self) -> bool:
+        """Whether somebody had it before, and may have left a version behind."""
+        return self.claim.number > 0
 
     def counts(self, current: Claim | None) -> bool:
         """Whether a claim that was read is this one."""
@@ -36,6 +40,26 @@ class Held:
             raise ConcurrentModificationError(
                 f"another process took over '{format_text(self.found.names)}'; look again"
             )
+
+    def require_in_commit(self) -> None:
+        """As :meth:`require`, from inside a Lance commit.
+
+        Lance cannot be called on the thread on which it calls us: the interpreter aborts
+        ("PyEval_SaveThread: the GIL is released", pylance 14), so a row is read on one of ours.
+        """
+        if self.found.row is None:
+            self.require()
+            return
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(self.require).result()
+
+    def tell(self, error: Exception) -> None:
+        """Raise 14 when a failure is that another process changed, or deleted, what we read."""
+        if not isinstance(error, ConcurrentModificationError):
+            try:
+                self.require()
+            except ConcurrentModificationError as overtaken:
+                raise overtaken from error
 
     def _current(self) -> Claim | None:
         if self.found.row is None:
@@ -60,45 +84,48 @@ class Held:
         current = trash.get(view, key)
         if current is None or not self.counts(current.hidden.claim):
             return Change(), None
-        freed = trash.reclaimed(current, None)
+        freed = trash.reclaimed(current, self.claim.freed() if self.inherited else None)
         return Change(view.rows_of(key), (freed.entry,), {key: current.entry}), None
 
 
-def claim(ctx: Context, found: Found, verb: Verb) -> Held | None:
-    """Win the claim on a dropped table; None when the drop has ended, 14 when another has it."""
+def claim(ctx: Context, found: Found, verb: Verb, *, force: bool = False) -> Held | None:
+    """Win the claim on a dropped table; None when the drop has ended, 14 when another has it.
+
+    ``force`` does not wait for the lease of another.
+    """
     if found.row is None:
-        return _claim_marker(ctx, found, verb)
+        return _claim_marker(ctx, found, verb, force=force)
     key = found.row.entry.object_id
 
     def plan(view: Snapshot) -> tuple[Change, Held | None]:
         current = trash.get(view, key)
         if current is None:
             return Change(), None
-        terms = ctx.terms()
-        why = obstacle(current.hidden.claim, verb, terms.now_ms, terms.lease_ms)
+        terms = ctx.terms(force=force)
+        latest = current.hidden.claim
+        why = obstacle(latest, verb, terms.now_ms, terms.lease_ms, force=force)
         if why is not None and current.hidden.is_purging:
             return Change(), None
         if why is not None:
             raise ConcurrentModificationError(
                 f"table '{format_text(found.names)}': {why}; look again and retry"
             )
-        won = new_claim(verb, terms.now_ms, current.hidden.claim)
+        won = new_claim(verb, terms.now_ms, latest)
         claimed = trash.reclaimed(current, won)
-        held = Held(ctx, found, won, current.hidden.claim)
+        held = Held(ctx, found, won)
         return Change(view.rows_of(key), (claimed.entry,), {key: current.entry}), held
 
     return ctx.commit(plan)
 
 
-def _claim_marker(ctx: Context, found: Found, verb: Verb) -> Held | None:
+def _claim_marker(ctx: Context, found: Found, verb: Verb, *, force: bool) -> Held | None:
     name, place, hidden = found.names[0], found.location, found.hidden
     with storage_errors(f"claiming '{name}'"):
-        before = claim_files.latest(ctx.store, name, hidden.drop_id)
         try:
-            won = markers.claim(ctx.store, name, place, hidden, verb, ctx.terms())
+            won = markers.claim(ctx.store, name, place, hidden, verb, ctx.terms(force=force))
         except ConcurrentModificationError:
             now = markers.read(ctx.store, name, place)
             if now is None or now.drop_id != hidden.drop_id:
                 return None
             raise
-    return Held(ctx, found, won, before)
+    return Held(ctx, found, won)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from lance_catalog.config import Mode
 from lance_catalog.directory import listing
@@ -29,6 +31,9 @@ __all__ = [
     "require",
     "status",
 ]
+
+
+_PARALLEL: Final = 16
 
 
 class TableState(StrEnum):
@@ -115,11 +120,14 @@ def _of_row(row: TrashRow) -> Found:
 
 def _marked(ctx: Context, view: Snapshot) -> Iterator[Found]:
     """Yield what only a marker hides; a directory that a row names is the row's to tell of."""
-    for name in listing.marked_names(ctx.store):
-        if not view.at_location(name + SUFFIX):
-            found = _by_marker(ctx, name)
-            if found is not None:
-                yield found
+    names = [n for n in listing.marked_names(ctx.store) if not view.at_location(n + SUFFIX)]
+    if ctx.store.remote and len(names) > 1:
+        # Each costs requests: several at a time.
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            looked = list(pool.map(lambda name: _by_marker(ctx, name), names))
+    else:
+        looked = [_by_marker(ctx, name) for name in names]
+    yield from (found for found in looked if found is not None)
 
 
 def _by_marker(ctx: Context, name: str) -> Found | None:
@@ -156,11 +164,16 @@ def require(ctx: Context, view: Snapshot, names: Identifier, drop_id: str | None
         return found[0]
     text = format_text(names)
     which = "" if drop_id is None else f" with the drop id {drop_id}"
-    why = _unreadable(ctx, names) or "`lance-catalog trash list` shows what is"
+    why = _other_state(ctx, view, names) or "`lance-catalog trash list` shows what is"
     raise TableNotFoundError(f"table '{text}'{which} is not in the trash; {why}")
 
 
-def _unreadable(ctx: Context, names: Identifier) -> str | None:
+def _other_state(ctx: Context, view: Snapshot, names: Identifier) -> str | None:
+    """Say how a table is hidden that was not dropped, and what brings it back."""
+    deregistered = "it is deregistered: register_table brings it back, drop_table drops it"
+    stored = ctx.mode is not Mode.V1 and is_addressable(names)
+    if stored and trash.find(view, encode(names), HiddenState.DEREGISTERED) is not None:
+        return deregistered
     if ctx.mode is Mode.V2 or len(names) > 1 or not listing.is_component(names[0]):
         return None
     with storage_errors(f"looking at '{names[0]}'"):
@@ -168,7 +181,7 @@ def _unreadable(ctx: Context, names: Identifier) -> str | None:
     if hidden is None or hidden.state is HiddenState.DROPPED:
         return None
     if hidden.state is HiddenState.DEREGISTERED:
-        return "it is deregistered: register_table brings it back, drop_table drops it"
+        return deregistered
     return f"its marker {names[0]}{markers.SUFFIX} says '{hidden.state.value}'"
 
 

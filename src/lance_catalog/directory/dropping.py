@@ -10,12 +10,11 @@ from lance_catalog.directory.context import Context
 from lance_catalog.directory.layout import v1_directory
 from lance_catalog.directory.listing import is_component, occupied
 from lance_catalog.directory.managed.rows import leaving
-from lance_catalog.directory.marking import mark_v1, yield_to_rows
-from lance_catalog.directory.registration import table_properties
+from lance_catalog.directory.marking import mark_v1, require_unregistered, yield_to_rows
+from lance_catalog.directory.registration import own_properties
 from lance_catalog.directory.resolve import find_table, lookup, require_table
 from lance_catalog.errors import (
     ConcurrentModificationError,
-    InternalError,
     TableNotFoundError,
     storage_errors,
 )
@@ -141,7 +140,7 @@ def _drop_directory(ctx: Context, names: Identifier, how: Drop) -> tuple[str, Hi
         elif not ctx.store.any_object(directory):
             raise TableNotFoundError(f"table '{name}' does not exist")
         if not how.force:
-            protection.refuse(_own_properties(ctx, directory), names, "dropping", "table")
+            protection.refuse(own_properties(ctx, directory), names, "dropping", "table")
         if present is not None:
             hidden = markers.turn_into_drop(
                 ctx.store, name, directory, present, hidden, ctx.terms()
@@ -150,16 +149,16 @@ def _drop_directory(ctx: Context, names: Identifier, how: Drop) -> tuple[str, Hi
             _lost_to(ctx, name, directory)
     yield_to_rows(ctx, name, directory, hidden)
     if how.purge:
-        purge.purge_directory(ctx.store, name, directory, hidden, ctx.clock, terms=ctx.terms())
+        purge.purge_directory(
+            ctx.store,
+            name,
+            directory,
+            hidden,
+            ctx.clock,
+            terms=ctx.terms(),
+            guard=lambda: require_unregistered(ctx, directory),
+        )
     return directory, hidden
-
-
-def _own_properties(ctx: Context, directory: str) -> dict[str, str]:
-    """Return a V1 table's properties; of one that is broken, or just being deleted, none."""
-    try:
-        return table_properties(ctx, directory)
-    except InternalError:
-        return {}
 
 
 def _why(hidden: Hidden) -> str:

@@ -16,7 +16,7 @@ from lance_catalog.lifecycle.locations import v1_name
 from lance_catalog.lifecycle.states import Hidden, HiddenState, is_creating
 from lance_catalog.lifecycle.trash import TrashRow
 
-__all__ = ["mark_v1", "unmark_v1", "yield_to_rows"]
+__all__ = ["mark_v1", "require_unregistered", "unmark_v1", "yield_to_rows"]
 
 log = logging.getLogger(__name__)
 
@@ -46,18 +46,30 @@ def mark_v1(ctx: Context, row: TrashRow) -> None:
         log.warning("'%s' is hidden here, but not yet for V1 readers: %s", name, error)
 
 
-def unmark_v1(ctx: Context, place: str) -> None:
-    """Show a table that has a row again to those who look at directories only."""
+def unmark_v1(ctx: Context, place: str, *, dropped: bool = True) -> None:
+    """Show a table that has a row again to those who look at directories only.
+
+    Without ``dropped`` the marker of a drop stays: somebody dropped it by its directory meanwhile.
+    """
     name = v1_name(place)
     if name is None:
         return
     with storage_errors(f"unmarking {place}"):
         hidden = markers.read(ctx.store, name, place)
-        if hidden is not None and hidden.state is not HiddenState.CREATING:
+        kept = (HiddenState.CREATING,) if dropped else (HiddenState.CREATING, HiddenState.DROPPED)
+        if hidden is not None and hidden.state not in kept:
             try:
                 markers.reveal(ctx.store, name, place, hidden, ctx.terms())
             except ConcurrentModificationError as error:
                 log.warning("'%s' is registered, another removes its marker: %s", name, error)
+
+
+def require_unregistered(ctx: Context, directory: str) -> None:
+    """Raise 14 when a row came to a directory that only its marker told of."""
+    if ctx.exact().at_location(directory):
+        raise ConcurrentModificationError(
+            f"{directory} was registered by somebody else meanwhile; look again"
+        )
 
 
 def yield_to_rows(ctx: Context, name: str, directory: str, hidden: Hidden) -> None:

@@ -1,28 +1,32 @@
 """Migration: of V1 tables into the manifest (C20), and of a root to listings by name alone (R7).
 
-In V2 and compatibility mode every table that only its directory tells of gets a row. In every mode
-a table that another implementation deregistered (a nested marker alone) gets its root-level
-marker, and when all of them have it, the root gets the layout flag. Nothing moves, nothing is
-removed. Idempotent, and resumable after a crash because what is done is skipped. Afterwards
-``dir_listing_enabled=false`` shows the same tables, except those that were skipped.
+In V2 and compatibility mode every table that only its directory tells of gets a row, and one that
+only its marker hides a row in the trash. In every mode a table that another implementation
+deregistered (a nested marker alone) gets its root-level marker, and when all of them have it, the
+root gets the layout flag. Nothing moves, nothing is removed. Idempotent, and resumable after a
+crash because what is done is skipped. Afterwards ``dir_listing_enabled=false`` shows the same
+tables, except those that were skipped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from lance_catalog.config import Mode
 from lance_catalog.directory import layout_flag, listing
 from lance_catalog.directory.context import Context
+from lance_catalog.directory.managed.rows import arriving
+from lance_catalog.directory.marking import mark_v1
 from lance_catalog.directory.registration import table_properties
 from lance_catalog.errors import InvalidInputError, storage_errors
 from lance_catalog.failpoints import hit
 from lance_catalog.identifiers import check_new_name, encode, is_internal_key
 from lance_catalog.lifecycle import markers, trash
 from lance_catalog.lifecycle.locations import SUFFIX
-from lance_catalog.lifecycle.states import is_creating
+from lance_catalog.lifecycle.states import HiddenState, is_creating, new_drop_id
 from lance_catalog.manifest import Change, Snapshot
 from lance_catalog.model import Entry, Kind, dump_metadata
 from lance_catalog.storage.capabilities import require_put_if_absent
@@ -30,6 +34,8 @@ from lance_catalog.storage.capabilities import require_put_if_absent
 __all__ = ["MigrationReport", "migrate", "refusal"]
 
 _BATCH: Final = 256
+#: What a marker may say of a table that can still come back.
+_KEPT: Final = (HiddenState.DROPPED, HiddenState.DEREGISTERED)
 
 
 @dataclass(slots=True)
@@ -42,6 +48,8 @@ class MigrationReport:
     skipped: list[tuple[str, str]] = field(default_factory=list)
     #: Tables that another implementation deregistered, and that have a root-level marker now.
     hidden: list[str] = field(default_factory=list)
+    #: Tables dropped or deregistered by their marker alone, that the manifest's trash has now.
+    trashed: list[str] = field(default_factory=list)
     #: Whether this run wrote the layout flag.
     flagged: bool = False
 
@@ -70,6 +78,8 @@ def migrate(
         report.registered.extend(batch if dry_run else _register(ctx, batch))
         done += len(batch)
         told(done, total)
+    if ctx.mode is not Mode.V1:
+        report.trashed += _trash(ctx, dry_run=dry_run)
     # The flag last, and never on a root without tables: that may be a mistyped name.
     report.flagged = ready and found.any_table and not found.flagged
     if report.flagged and not dry_run:
@@ -109,6 +119,34 @@ def _hide(
     return True  # Hidden, registered or dropped by somebody else meanwhile.
 
 
+def _trash(ctx: Context, *, dry_run: bool) -> list[str]:
+    """Give what only a marker hides a row in the trash: V2 alone would not know of it any more."""
+    done: list[str] = []
+    for name in listing.marked_names(ctx.store):
+        place = name + SUFFIX
+        if ctx.exact().at_location(place) or refusal(ctx.exact(), name, hidden=True) is not None:
+            continue
+        with storage_errors(f"looking at '{name}'"):
+            hidden = markers.read_with_claim(ctx.store, name, place)
+            kept = hidden is not None and hidden.state in _KEPT and hidden.claim is None
+            if hidden is None or not kept or not ctx.store.any_object(place):
+                continue
+        if not dry_run:
+            properties = dump_metadata(table_properties(ctx, place))
+            # A drop id begins with its table's digest, so that its rows are found.
+            own = replace(hidden, drop_id=new_drop_id(name))
+            row = trash.hide(Entry(encode((name,)), Kind.TABLE.value, place, properties), own)
+            ctx.commit(partial(_plan_trash, place=place, row=row))
+            hit("migrate.trashed")
+            mark_v1(ctx, trash.TrashRow(row, encode((name,)), own))
+        done.append(name)
+    return done
+
+
+def _plan_trash(view: Snapshot, place: str, row: Entry) -> tuple[Change, None]:
+    return Change(add=() if view.at_location(place) else (row,)), None
+
+
 def _sort_out(view: Snapshot, names: list[str], report: MigrationReport) -> list[str]:
     """Return the names to register; of the others the report says why not."""
     todo: list[str] = []
@@ -123,8 +161,11 @@ def _sort_out(view: Snapshot, names: list[str], report: MigrationReport) -> list
     return todo
 
 
-def refusal(view: Snapshot, name: str) -> str | None:
-    """Return why a directory cannot become a table of the manifest and what to do, or None."""
+def refusal(view: Snapshot, name: str, *, hidden: bool = False) -> str | None:
+    """Return why a directory cannot become a table of the manifest and what to do, or None.
+
+    ``hidden``: it is to become one of the trash, where its name need not be free.
+    """
     try:
         check_new_name((name,), stored=True)
     except InvalidInputError as error:
@@ -133,7 +174,7 @@ def refusal(view: Snapshot, name: str) -> str | None:
             f"a manifest cannot hold this name ({why}): copy the table under another name, or "
             "use V1 (--mode v1)"
         )
-    existing = view.get(encode((name,)))
+    existing = None if hidden else view.get(encode((name,)))
     if existing is not None and existing.location != name + SUFFIX:
         return f"the name belongs to a {existing.object_type} of the manifest; rename one of them"
     return None
@@ -154,7 +195,8 @@ def _register(ctx: Context, names: list[str]) -> list[str]:
             Entry(encode((name,)), Kind.TABLE.value, name + SUFFIX, properties[name])
             for name in fresh
         )
-        return Change(add=rows), fresh
+        come = [row for table in rows for row in (table, *arriving(ctx, view, table))]
+        return Change(add=tuple(come)), fresh
 
     registered = ctx.commit(plan)
     hit("migrate.registered")

@@ -9,7 +9,9 @@ from datetime import datetime
 from lance_catalog.directory import dropped, protection
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.dropped import DroppedTable, Found
-from lance_catalog.directory.registration import table_properties
+from lance_catalog.directory.marking import require_unregistered
+from lance_catalog.directory.redoing import reopen_names
+from lance_catalog.directory.registration import own_properties
 from lance_catalog.directory.resolve import find_table
 from lance_catalog.errors import (
     InvalidInputError,
@@ -121,6 +123,8 @@ def purge_some(
 ) -> PurgeReport:
     """Purge the tables that are named, or all that :func:`list_purgable` lists."""
     if ids is None:
+        if not dry_run:
+            reopen_names(ctx)
         chosen = list_purgable(ctx, deleted_before_ms)
     else:
         chosen = [_one(ctx, names, None) for names in ids]
@@ -152,7 +156,7 @@ def _require_ripe(ctx: Context, found: Found, *, force: bool, ripe: bool) -> Non
     if found.hidden.is_purging or force:
         return
     text = format_text(found.names)
-    guard = table_properties(ctx, found.location) if found.row is None else found.row.entry
+    guard = own_properties(ctx, found.location) if found.row is None else found.row.entry
     protection.refuse(guard, found.names, "purging")
     if not ripe and not found.hidden.is_expired(ctx.clock()):
         at = found.hidden.expires_at_ms
@@ -187,6 +191,7 @@ def _purge(
             ctx.clock,
             terms=terms,
             progress=progress,
+            guard=lambda: require_unregistered(ctx, found.location),
         )
     else:
         row = found.row

@@ -7,17 +7,18 @@ from typing import Final
 import pyarrow as pa
 
 from lance_catalog.config import Mode
-from lance_catalog.directory import dropped, reviving
+from lance_catalog.directory import dropped, protection, reviving
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.layout import v1_directory
-from lance_catalog.directory.listing import is_component
+from lance_catalog.directory.listing import is_component, marked_names
+from lance_catalog.directory.registration import own_properties
 from lance_catalog.directory.resolve import require_namespace
 from lance_catalog.errors import storage_errors
 from lance_catalog.identifiers import Identifier, parent_of
 from lance_catalog.lifecycle import markers, purge
 from lance_catalog.lifecycle.states import Hidden, HiddenState
 
-__all__ = ["create_over_dropped", "make_way"]
+__all__ = ["create_over_dropped", "make_way", "reopen_names"]
 
 #: A drop that ends while we write over it (undropped and dropped again) is one round.
 _ROUNDS: Final = 8
@@ -61,17 +62,35 @@ def make_way(ctx: Context, name: str, *, delete: bool) -> None:
         if hidden is None:
             return
         if hidden.state is HiddenState.PURGED:
-            # A clock that jumped back must not close the name for ever.
-            age = abs(ctx.clock() - hidden.deleted_at_ms)
-            if age >= ctx.settings.quarantine_ms:
-                with ctx.store.exclusive():
-                    markers.remove_own(ctx.store, name, hidden)
+            _reopen(ctx, name, hidden)
             return
         if hidden.state is not HiddenState.DROPPED:
             return
         nothing = not ctx.store.any_object(place)
+    if delete and not nothing and not hidden.is_purging:
+        protection.refuse(own_properties(ctx, place), (name,), "purging")
     if delete or nothing or hidden.is_purging:
         _purge(ctx, name, place, hidden)
+
+
+def _reopen(ctx: Context, name: str, hidden: Hidden) -> None:
+    """Open the name of a purged table again, when it was closed for long enough."""
+    # A clock that jumped back must not close the name for ever.
+    if abs(ctx.clock() - hidden.deleted_at_ms) >= ctx.settings.quarantine_ms:
+        with ctx.store.exclusive():
+            markers.remove_own(ctx.store, name, hidden)
+
+
+def reopen_names(ctx: Context) -> None:
+    """Open every name that a purge closed, when it is time: for sweeps."""
+    if ctx.mode is Mode.V2 or not ctx.store.remote:
+        return
+    for name in marked_names(ctx.store):
+        with storage_errors(f"looking at '{name}'"):
+            body = ctx.store.get(markers.marker_path(name))
+            hidden = None if body is None else Hidden.from_body(body, name)
+            if hidden is not None and hidden.state is HiddenState.PURGED:
+                _reopen(ctx, name, hidden)
 
 
 def _purge(ctx: Context, name: str, place: str, hidden: Hidden) -> None:

@@ -22,6 +22,7 @@ from lance_catalog.directory.resolve import (
 )
 from lance_catalog.errors import (
     ConcurrentModificationError,
+    InternalError,
     InvalidInputError,
     InvalidTableStateError,
     TableAlreadyExistsError,
@@ -50,7 +51,7 @@ from lance_catalog.model import (
 )
 from lance_catalog.storage.capabilities import require_put_if_absent
 
-__all__ = ["deregister", "register", "rename", "table_properties"]
+__all__ = ["deregister", "own_properties", "register", "rename", "table_properties"]
 
 
 def deregister(ctx: Context, names: Identifier) -> tuple[str, dict[str, str]]:
@@ -91,7 +92,7 @@ def _deregister_directory(
     """V1: the root-level marker is the commit point (R7)."""
     name = v1_name(found.location)
     assert name is not None
-    properties = table_properties(ctx, found.location)
+    properties = own_properties(ctx, found.location)
     with storage_errors(f"deregistering '{name}'"):
         if not markers.hide(ctx.store, name, found.location, hidden):
             raise TableNotFoundError(f"table '{name}' was deregistered by somebody else just now")
@@ -112,7 +113,8 @@ def _confirm(ctx: Context, row: Entry) -> None:
 
     def undo(view: Snapshot) -> tuple[Change, bool]:
         mine = [e for e in view.rows_of(row.object_id) if e.location == place]
-        return Change(remove=tuple(mine)), bool(mine)
+        gone = (*mine, *(versions.leaving(ctx, view, mine[0]) if mine else ()))
+        return Change(remove=gone), bool(mine)
 
     if not ctx.commit(undo):
         return  # Somebody found the row and acted on it: it was registered, then that.
@@ -120,6 +122,17 @@ def _confirm(ctx: Context, row: Entry) -> None:
         f"the table at '{place}' was dropped or deregistered by somebody else meanwhile; "
         "nothing was changed. Look again and retry."
     )
+
+
+def own_properties(ctx: Context, place: str) -> dict[str, str]:
+    """Return a V1 table's properties; of one that is broken, or just being deleted, none.
+
+    What then marks it looks whether there is a table at all.
+    """
+    try:
+        return table_properties(ctx, place)
+    except InternalError:
+        return {}
 
 
 def table_properties(ctx: Context, place: str) -> dict[str, str]:
@@ -181,7 +194,7 @@ def register(
         return Change(tuple(remove), tuple(add), replaces), (_readable(row), former is None)
 
     answer, by_directory = ctx.commit(plan)
-    unmark_v1(ctx, place)
+    unmark_v1(ctx, place, dropped=not by_directory)
     if by_directory:
         # A table with a row in the trash is the log's business alone.
         _confirm(ctx, Entry(encode(names), Kind.TABLE.value, place))
@@ -226,8 +239,15 @@ def _require_table_at(
         hidden = None if name is None else markers.read(ctx.store, name, place)
         if hidden is not None and hidden.state is HiddenState.CREATING:
             raise ConcurrentModificationError(f"table '{name}' is being created; look again")
+        if former is None and hidden is not None and hidden.state is not HiddenState.DEREGISTERED:
+            raise InvalidInputError(
+                f"location '{place}': table '{name}' was dropped; "
+                f"`lance-catalog trash undrop {name}` brings it back"
+            )
         found = has_versions(ctx.store, place) or (
-            former is not None and ctx.store.head(f"{place}/{RESERVED}") is not None
+            # Declared, then deregistered: by a row in the trash, or by its marker alone.
+            (former is not None or hidden is not None)
+            and ctx.store.head(f"{place}/{RESERVED}") is not None
         )
     if not found:
         raise InvalidInputError(

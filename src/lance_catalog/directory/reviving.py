@@ -8,8 +8,9 @@ table back afterwards undoes the version that was never acknowledged.
 
 from __future__ import annotations
 
+import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import lance
@@ -21,6 +22,7 @@ from lance_catalog.directory import claiming, dropped, first_version
 from lance_catalog.directory.claiming import Held
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.dropped import Found
+from lance_catalog.directory.managed.rows import arriving, leaving
 from lance_catalog.directory.marking import unmark_v1
 from lance_catalog.directory.resolve import require_namespace
 from lance_catalog.errors import (
@@ -38,7 +40,7 @@ from lance_catalog.manifest import Change, Snapshot, gated
 from lance_catalog.model import Entry, Kind, dump_metadata, user_properties
 from lance_catalog.storage.port import Store
 
-__all__ = ["revive", "roll_back"]
+__all__ = ["revive", "undo_others"]
 
 #: Writers that still have the table open may put versions between; each costs one try.
 _TRIES: Final = 16
@@ -51,10 +53,16 @@ def revive(ctx: Context, found: Found, data: pa.Table, given: dict[str, str]) ->
     """
     what = f"creating '{format_text(found.names)}' over the dropped table"
     place = found.location
-    with storage_errors(what):
-        if not first_version.has_versions(ctx.store, place):
-            return None
-        operation = _write(ctx.store, place, data)
+    try:
+        with storage_errors(what):
+            if not first_version.has_versions(ctx.store, place):
+                return None
+            operation = _write(ctx.store, place, data)
+    except LanceNamespaceError:
+        now = dropped.find(ctx, ctx.exact(), found.names, found.hidden.drop_id)
+        if not now or now[0].hidden.is_purging:
+            return None  # Its directory went away below the writer.
+        raise
     files = [f"{place}/data/{file.path}" for part in operation.fragments for file in part.files]
     try:
         with storage_errors(what):
@@ -69,13 +77,13 @@ def revive(ctx: Context, found: Found, data: pa.Table, given: dict[str, str]) ->
     try:
         with storage_errors(what):
             hit("revive.claimed")
-            if held.before is not None and held.before.verb is Verb.REVIVE:
-                roll_back(ctx, place, held.before)
+            undo_others(held)
             version = _land(ctx.store, place, operation, given, held)
     except CommitOutcomeUnknownError:
         raise  # The claim lapses; whoever comes then undoes what may have landed.
-    except LanceNamespaceError:
+    except LanceNamespaceError as error:
         _withdraw(ctx, found, held, files)
+        held.tell(error)
         raise
     try:
         with storage_errors(what):
@@ -98,7 +106,8 @@ def _withdraw(ctx: Context, found: Found, held: Held, files: Sequence[str] = ())
     if not any(held.counts(one.hidden.claim) for one in now):
         return
     # Without its manifest nobody has the files; what landed is undone by a version on top.
-    if not roll_back(ctx, found.location, held.claim):
+    own = {token.hex for token in _tokens(found.hidden.drop_id, held.claim)}
+    if not _roll_back(ctx, found.location, own.__contains__):
         first_version.discard(ctx.store, found.location, files)
     held.give_back()
 
@@ -115,19 +124,24 @@ def _write(store: Store, place: str, data: pa.Table) -> Any:
     return written.operation
 
 
-def _tokens(claim: Claim) -> tuple[uuid.UUID, uuid.UUID]:
+def _stem(drop_id: str) -> str:
+    """Return what the ids of all versions begin with that revivals of one drop write."""
+    return hashlib.sha256(drop_id.encode()).hexdigest()[:16]
+
+
+def _tokens(drop_id: str, claim: Claim) -> tuple[uuid.UUID, uuid.UUID]:
     """Return the ids of the two versions a revival writes: known by its claim, whoever asks."""
-    first = uuid.UUID(claim.holder)
-    return first, uuid.uuid5(first, "properties")
+    stem = _stem(drop_id)
+    return uuid.UUID(stem + claim.holder[:16]), uuid.UUID(stem + claim.holder[16:])
 
 
 def _land(store: Store, place: str, operation: Any, given: dict[str, str], held: Held) -> int:
     """Put the new data, and the properties, on top of whatever is the latest version."""
-    data, properties = _tokens(held.claim)
+    data, properties = _tokens(held.found.hidden.drop_id, held.claim)
 
     def fence(step: str) -> None:
         if step == "staged":
-            held.require()
+            held.require_in_commit()
         hit(f"revive.version_{step}")
 
     made = _put(store, place, lambda dataset: operation, data, fence)
@@ -153,14 +167,28 @@ def _put(store: Store, place: str, operation: Any, token: uuid.UUID, fence: Any)
 def _show(ctx: Context, found: Found, given: dict[str, str], held: Held) -> None:
     """Make the table visible: its row, where there are rows, and then its markers."""
     name = found.names[0]
+    row = Entry(encode(found.names), Kind.TABLE.value, found.location, dump_metadata(given))
     if ctx.mode is not Mode.V1:
-        row = Entry(encode(found.names), Kind.TABLE.value, found.location, dump_metadata(given))
         ctx.commit(lambda view: _plan(ctx, view, found, row, held))
         hit("revive.registered")
-    if found.row is None:
-        markers.show(ctx.store, name, found.location, found.hidden, held.claim)
-    else:
+    if found.row is not None:
         unmark_v1(ctx, found.location)
+        return
+    try:
+        markers.show(ctx.store, name, found.location, found.hidden, held.claim)
+    except CommitOutcomeUnknownError:
+        raise
+    except ConcurrentModificationError:
+        if ctx.mode is not Mode.V1:
+            # Overtaken: the row must not stand for what another brings back, or deletes.
+            ctx.commit(lambda view: (Change(remove=_same(ctx, view, row)), None))
+        raise
+
+
+def _same(ctx: Context, view: Snapshot, row: Entry) -> tuple[Entry, ...]:
+    now = view.rows_of(row.object_id)
+    own = [e for e in now if (e.location, e.metadata) == (row.location, row.metadata)]
+    return (*own, *(leaving(ctx, view, own[0]) if own else ()))
 
 
 def _plan(
@@ -174,7 +202,7 @@ def _plan(
     if found.row is None:
         if view.at_location(found.location):
             raise ConcurrentModificationError(f"'{found.location}' was taken meanwhile; retry")
-        return Change(add=(row,)), None
+        return Change(add=(row, *arriving(ctx, view, row))), None
     current = trash.get(view, found.row.entry.object_id)
     if current is None or not held.counts(current.hidden.claim):
         raise ConcurrentModificationError(
@@ -182,46 +210,66 @@ def _plan(
             "process took over the dropped table; look again and retry"
         )
     key = current.entry.object_id
-    return Change(view.rows_of(key), (row,), {row.object_id: current.entry}), None
+    come = (row, *arriving(ctx, view, row))
+    return Change(view.rows_of(key), come, {row.object_id: current.entry}), None
 
 
-def roll_back(ctx: Context, place: str, claim: Claim) -> bool:
-    """Undo the versions of a revival that was never acknowledged, by a version on top of them.
+def undo_others(held: Held) -> None:
+    """Under a claim that was another's before: undo what creations left that never ended.
 
-    Nothing is deleted. Whether there was anything to undo, or a later writer built on it.
+    A version lands on top in any case, so that one of them that only slept, and is past its last
+    look at the claim, finds its place taken.
     """
-    tokens = {str(token) for token in _tokens(claim)}
+    if held.inherited:
+        stem = _stem(held.found.hidden.drop_id)
+        _roll_back(held.ctx, held.found.location, lambda token: token.startswith(stem), held)
+
+
+def _roll_back(
+    ctx: Context, place: str, unfinished: Callable[[str], bool], held: Held | None = None
+) -> bool:
+    """Undo the versions of revivals that were never acknowledged, by a version on top of them.
+
+    Nothing is deleted. Whether there was anything to undo, or a later writer built on it. Under a
+    claim on others' versions (``held``) one lands in any case, and only while the claim counts.
+    """
+
+    def fence(step: str) -> None:
+        if held is not None and step == "staged":
+            held.require_in_commit()
+
     with storage_errors(f"undoing an unfinished creation at {place}"):
         for _ in range(_TRIES):
             if not first_version.has_versions(ctx.store, place):
                 return False
             dataset = gated.latest(ctx.store, place)
-            base = _before(dataset, tokens)
-            if base == dataset.version:
-                return _built_upon(dataset, tokens)
+            base = _before(dataset, unfinished)
+            if base == dataset.version and held is None:
+                return _built_upon(dataset, unfinished)
             undo = lance.LanceOperation.Restore(base)
-            if gated.put_on_top(ctx.store, place, dataset, undo, uuid.uuid4()) is not None:
+            token = uuid.uuid4()
+            if gated.put_on_top(ctx.store, place, dataset, undo, token, fence) is not None:
                 return True
     raise ConcurrentModificationError(f"others keep writing at {place}; look again and retry")
 
 
-def _before(dataset: Any, tokens: set[str]) -> int:
-    """Return the version below those on top that carry one of the tokens."""
+def _before(dataset: Any, unfinished: Callable[[str], bool]) -> int:
+    """Return the version below those on top that are to be undone."""
     version = int(dataset.version)
-    while version > 1 and _token(dataset, version) in tokens:
+    while version > 1 and unfinished(_token(dataset, version)):
         version -= 1
     return version
 
 
-def _built_upon(dataset: Any, tokens: set[str]) -> bool:
+def _built_upon(dataset: Any, unfinished: Callable[[str], bool]) -> bool:
     """Whether a version below the latest is of the revival: then its files are in use."""
     found = (v["version"] for v in dataset.versions())
-    return any(_token(dataset, version) in tokens for version in found)
+    return any(unfinished(_token(dataset, version)) for version in found)
 
 
-def _token(dataset: Any, version: int) -> str | None:
+def _token(dataset: Any, version: int) -> str:
     try:
         transaction = dataset.read_transaction(version)
     except (OSError, ValueError, RuntimeError):
-        return None  # Cleaned up: not one of those that just landed.
-    return None if transaction is None else str(transaction.uuid)
+        return ""  # Cleaned up: not one of those that just landed.
+    return "" if transaction is None else str(transaction.uuid).replace("-", "")

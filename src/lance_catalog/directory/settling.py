@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from lance_catalog.config import Mode
 from lance_catalog.directory import first_version
 from lance_catalog.directory.context import Context
+from lance_catalog.directory.managed import rows as versions
 from lance_catalog.directory.places import taken
 from lance_catalog.directory.resolve import FoundTable, require_namespace
 from lance_catalog.errors import (
@@ -63,7 +64,7 @@ def settle(ctx: Context, names: Identifier, row: Entry, written: Written) -> Non
             raise ConcurrentModificationError(
                 f"'{others[0].object_id}' took the place {row.location} meanwhile; retry"
             )
-        return Change(add=(row,)), None
+        return Change(add=(row, *versions.arriving(ctx, view, row))), None
 
     try:
         ctx.commit(plan)
@@ -158,7 +159,8 @@ def confirm(
 
         def undo(view: Snapshot) -> tuple[Change, bool]:
             mine = [e for e in view.rows_of(row.object_id) if e.location == row.location]
-            return Change(remove=tuple(mine)), bool(mine)
+            gone = (*mine, *(versions.leaving(ctx, view, mine[0]) if mine else ()))
+            return Change(remove=gone), bool(mine)
 
         if not ctx.commit(undo):
             return  # Somebody found the row and acted on it: it was created, then that.

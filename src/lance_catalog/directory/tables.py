@@ -17,6 +17,7 @@ from lance_catalog.directory.layout import (
     RESERVED,
     RESERVED_BODY,
 )
+from lance_catalog.directory.managed.adoption import adopt_written
 from lance_catalog.directory.namespaces import normal_mode
 from lance_catalog.directory.places import claimed_place, claimed_to_fill, require_free, taken
 from lance_catalog.directory.resolve import FoundTable, find_table
@@ -153,6 +154,7 @@ def _create_over(
             written = first_version.write_first_version(ctx.store, place, data, given)
             if written is not None:
                 confirm_over(ctx, found, Written.of(written), given)
+                adopt_written(ctx, found.names)
                 return Created(place, _set_properties(ctx, found, given), written.version)
     if mode == "create":
         raise taken(found.names)
@@ -164,6 +166,7 @@ def _create_over(
         written = first_version.overwrite(ctx.store, place, data, given)
     if found.entry is not None:
         require_still(ctx, found, Written.of(written))
+    adopt_written(ctx, found.names)
     _set_properties(ctx, found, given, replace=True)
     return Created(place, given, written.version)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lance_catalog.config import Mode
-from lance_catalog.directory import dropped, reviving
+from lance_catalog.directory import claiming, dropped, reviving
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.dropped import Found
+from lance_catalog.directory.managed.rows import arriving
 from lance_catalog.directory.marking import unmark_v1
 from lance_catalog.directory.resolve import find_table, namespace_exists
 from lance_catalog.errors import (
@@ -67,11 +68,10 @@ def undrop(
         if found.row is None:
             _undrop_directory(ctx, found, target)
             break
-        stale = found.hidden.claim
-        if stale is not None and stale.verb is Verb.REVIVE:
-            # A creation over it died half way: what it wrote was never acknowledged.
-            reviving.roll_back(ctx, found.location, stale)
-        if _undrop_row(ctx, found, target, stale):
+        if found.hidden.claim is None:
+            if _undrop_row(ctx, found, target, None):
+                break
+        elif _undrop_left(ctx, found, target):
             break
     return Undropped(target, found.location, found.hidden.drop_id)
 
@@ -123,13 +123,34 @@ def _undrop_row(ctx: Context, found: Found, target: Identifier, seen: Claim | No
                 f"place ({place}): the table is back under that id already"
             )
         row = trash.brought_back(current, encode(target), {})
-        return Change(view.rows_of(key), (row,), {row.object_id: current.entry}), True
+        come = (row, *arriving(ctx, view, row))
+        return Change(view.rows_of(key), come, {row.object_id: current.entry}), True
 
     if not ctx.commit(plan):
         return False
     hit("undrop.registered")
     unmark_v1(ctx, found.location)
     return True
+
+
+def _undrop_left(ctx: Context, found: Found, target: Identifier) -> bool:
+    """Undrop what a claim was left on: take it, undo what was never acknowledged, then go on.
+
+    Without the claim a creation that only slept could end in between, and lose what it wrote.
+    """
+    held = claiming.claim(ctx, found, Verb.UNDROP)
+    if held is None:
+        return False
+    try:
+        hit("undrop.claimed")
+        reviving.undo_others(held)
+        return _undrop_row(ctx, found, target, held.claim)
+    except CommitOutcomeUnknownError:
+        raise
+    except (LanceNamespaceError, OSError) as error:
+        held.tell(error)
+        held.give_back()
+        raise
 
 
 def _undrop_directory(ctx: Context, found: Found, target: Identifier) -> None:
@@ -139,15 +160,17 @@ def _undrop_directory(ctx: Context, found: Found, target: Identifier) -> None:
     if target != found.names:
         _register_marked(ctx, found, target)
         return
-    stale = found.hidden.claim
+    held = claiming.claim(ctx, found, Verb.UNDROP)
+    if held is None:
+        raise ConcurrentModificationError(f"table '{name}' was changed meanwhile; look again")
     with storage_errors(f"undropping '{name}'"):
-        held = markers.claim(
-            ctx.store, name, found.location, found.hidden, Verb.UNDROP, ctx.terms()
-        )
         hit("undrop.claimed")
-        if stale is not None and stale.verb is Verb.REVIVE:
-            reviving.roll_back(ctx, found.location, stale)
-        markers.show(ctx.store, name, found.location, found.hidden, held)
+        try:
+            reviving.undo_others(held)
+        except LanceNamespaceError as error:
+            held.tell(error)
+            raise
+        markers.show(ctx.store, name, found.location, found.hidden, held.claim)
 
 
 def _register_marked(ctx: Context, found: Found, target: Identifier) -> None:
@@ -161,7 +184,7 @@ def _register_marked(ctx: Context, found: Found, target: Identifier) -> None:
         _require_target(ctx, view, target)
         if overlapping(view, found.location):
             raise ConcurrentModificationError(f"'{found.location}' was taken meanwhile; retry")
-        return Change(add=(row,)), None
+        return Change(add=(row, *arriving(ctx, view, row))), None
 
     name = found.names[0]
     with storage_errors(f"undropping '{name}'"):

@@ -84,14 +84,22 @@ def renew(store: Store, name: str, drop_id: str, claim: Claim, now_ms: int) -> C
     return fresh
 
 
-def give_back(store: Store, name: str, drop_id: str, claim: Claim) -> None:
-    """Give up a claim without having changed anything."""
+def give_back(store: Store, name: str, drop_id: str, claim: Claim, *, ended: bool = False) -> None:
+    """Give up a claim without having changed anything.
+
+    One that was taken over from somebody stays, as free: whoever had it before must not find that
+    it counts again. Unless the hiding itself has ended.
+    """
     where = folder(name, drop_id)
     path = f"{where}/{claim.number}"
     mine = Claim.parse((store.get(path) or b"").decode(errors="replace"))
-    if mine is not None and mine.holder == claim.holder:
-        store.delete([path])
-        store.prune(where)
+    if mine is None or mine.holder != claim.holder:
+        return
+    if claim.number and not ended:
+        store.put(path, claim.freed().text().encode())
+        return
+    store.delete([path])
+    store.prune(where)
 
 
 def clear(store: Store, name: str, drop_id: str) -> None:

@@ -67,6 +67,10 @@ class Claim:
         """Return the same claim with a fresh sign of life."""
         return replace(self, at_ms=now_ms)
 
+    def freed(self) -> Claim:
+        """Return it given back: anybody may take it, those before it never again."""
+        return replace(self, verb=Verb.FREE)
+
 
 def new_claim(verb: Verb, now_ms: int, before: Claim | None = None) -> Claim:
     """Return a claim of a new holder."""

@@ -142,8 +142,8 @@ def claim(
     won = claim_files.take(store, name, hidden.drop_id, verb, terms)
     # Whoever ended it before us removed the marker, then looked for our claim (see `show`).
     now = read(store, name, directory)
-    if now is None or now.drop_id != hidden.drop_id:
-        claim_files.give_back(store, name, hidden.drop_id, won)
+    if now is None or (now.drop_id, now.state) != (hidden.drop_id, hidden.state):
+        claim_files.give_back(store, name, hidden.drop_id, won, ended=True)
         raise ConcurrentModificationError(f"table '{name}' was changed meanwhile; look again")
     return won
 

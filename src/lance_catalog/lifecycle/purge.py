@@ -131,9 +131,9 @@ def purge_row(
         return Change(view.rows_of(key), (freed.entry,), {key: current.entry}), None
 
     hit("purge.claimed")
+    fence()
     location = check_deletable(log.snapshot(), row.entry, what)
     name = v1_name(location)
-    fence()
     # Creations that are refused look, under the lock, whose files they remove.
     lock = store.exclusive if name is not None else nullcontext
     count = _delete_data(
@@ -153,13 +153,20 @@ def purge_row(
             store.put(markers.marker_path(name), _closed(row.hidden, clock()).body())
 
     def forget(now: Snapshot) -> tuple[Change, None]:
+        current = trash.get(now, key)
+        if current is None or current.hidden.claim is None:
+            raise _overtaken(row.object_id)
+        if current.hidden.claim.holder != held.holder:
+            # Whoever took over may be deleting still, and closes the name when it ends.
+            raise _overtaken(row.object_id)
         return Change(remove=now.rows_of(key)), None
 
     log.commit(forget)
     hit("purge.finished")
     with storage_errors(what):
         if name is not None and not closed:
-            markers.remove_own(store, name, row.hidden)
+            with lock():
+                markers.remove_own(store, name, row.hidden)
         _tidy(store, drop_id)
     return Purged(location, count.objects, count.bytes)
 
@@ -183,8 +190,12 @@ def purge_directory(
     *,
     terms: Terms,
     progress: Progress | None = None,
+    guard: Callable[[], None] = lambda: None,
 ) -> Purged:
-    """Delete the data of a hidden V1 table and its markers."""
+    """Delete the data of a hidden V1 table and its markers.
+
+    ``guard`` raises when the place became another's, by a row: asked under the claim.
+    """
     what = f"purging '{name}'"
     drop_id = hidden.drop_id
     with storage_errors(what):
@@ -197,10 +208,22 @@ def purge_directory(
         if clock() - held.at_ms >= terms.lease_ms // 2:
             held = claim_files.renew(store, name, drop_id, held, clock())
 
+    def begin() -> None:
+        # Whoever was overtaken by us may still have ended the hiding, and the place be used again.
+        now = markers.read(store, name, directory)
+        if now is None or (now.drop_id, now.state) != (drop_id, hidden.state):
+            raise _overtaken(name)
+        try:
+            guard()
+        except LanceNamespaceError:
+            if held.number == 0:
+                claim_files.give_back(store, name, drop_id, held)
+            raise
+
     hit("purge.claimed")
     count = _delete_data(
         store,
-        _Place(directory, drop_id, held.number > 0, store.exclusive),
+        _Place(directory, drop_id, held.number > 0, store.exclusive, begin),
         fence,
         lambda: claim_files.give_back(store, name, drop_id, held),
         progress,
@@ -210,10 +233,15 @@ def purge_directory(
     with storage_errors(what):
         fence()
         with store.exclusive():
-            if store.remote and held.number > 0:
-                store.put(markers.marker_path(name), _closed(hidden, clock()).body())
+            if not store.remote:
+                if not markers.remove_own(store, name, hidden):
+                    raise _overtaken(name)
             else:
-                markers.remove_own(store, name, hidden)
+                # Closed, then a look who claimed before: whoever claims after finds it closed.
+                closed = _closed(hidden, clock())
+                store.put(markers.marker_path(name), closed.body())
+                if held.number == 0 and claim_files.holds(store, name, drop_id, held):
+                    markers.remove_own(store, name, closed)
         hit("purge.finished")
         _tidy(store, drop_id)
         claim_files.clear(store, name, drop_id)
@@ -229,6 +257,8 @@ class _Place:
     #: Whether another purge began before this one: then what it deleted is not known.
     resumed: bool
     lock: Callable[[], AbstractContextManager[None]]
+    #: Asked once more right before the first byte goes.
+    begin: Callable[[], None] = lambda: None
 
 
 def _delete_data(
@@ -278,6 +308,7 @@ def _delete_files(
 ) -> None:
     aside = aside_path(place.drop_id)
     if store.remote:
+        place.begin()
         delete_below(store, place.location, fence, count, progress)
         return
     hit("purge.before_move")
@@ -286,6 +317,7 @@ def _delete_files(
             # Looked at under the lock: whoever slept here and was overtaken touches nothing.
             fence()
             if not _is_aside(store, place.drop_id):
+                place.begin()
                 store.move_aside(place.location, aside)
     hit("purge.moved_aside")
 
@@ -317,7 +349,8 @@ def _tidy(store: Store, drop_id: str) -> None:
 
 
 def _closed(hidden: Hidden, now_ms: int) -> Hidden:
-    return Hidden(hidden.drop_id, HiddenState.PURGED, now_ms)
+    """Return what keeps a name closed: not the drop itself, which the overtaken may still end."""
+    return Hidden(f"{hidden.drop_id}-closed", HiddenState.PURGED, now_ms)
 
 
 def _overtaken(what: str) -> ConcurrentModificationError:

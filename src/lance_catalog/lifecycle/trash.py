@@ -12,7 +12,7 @@ from typing import Final
 
 from lance_catalog.errors import InvalidTableStateError
 from lance_catalog.identifiers import DELIMITER, TRASH, decode, is_internal_key
-from lance_catalog.lifecycle.claims import Claim
+from lance_catalog.lifecycle.claims import Claim, Verb
 from lance_catalog.lifecycle.locations import normalise, overlapping
 from lance_catalog.lifecycle.states import (
     CLAIM,
@@ -161,6 +161,6 @@ def superseded(view: Snapshot, entry: Entry) -> list[TrashRow]:
         if is_internal_key(other.object_id)
         and normalise(other.location) == place
         and (row := _parse(other)) is not None
-        and row.hidden.claim is None
+        and (row.hidden.claim is None or row.hidden.claim.verb is Verb.FREE)
     ]
     return sorted(found, key=lambda row: row.hidden.deleted_at_ms)

@@ -10,7 +10,8 @@ from lance_catalog.directory.layout import RESERVED
 from lance_catalog.directory.layout_flag import FLAG
 from lance_catalog.directory.migration import refusal
 from lance_catalog.identifiers import CLAIMS, TRASH, is_internal_key
-from lance_catalog.lifecycle import markers, trash
+from lance_catalog.lifecycle import claim_files, markers, trash
+from lance_catalog.lifecycle.claims import Verb
 from lance_catalog.lifecycle.locations import normalise, v1_name
 from lance_catalog.lifecycle.states import HiddenState
 from lance_catalog.maintenance.check_rows import is_left
@@ -40,6 +41,8 @@ def check(ctx: Context, view: Snapshot, older_than_ms: int) -> list[Problem]:
     for place, owner in owners.items():
         if not is_internal_key(owner):
             problems += _table(ctx.store, place, owner, older_than_ms, registered=True)
+        else:
+            problems += _unfinished(ctx.store, _Looked(ctx.store, place), older_than_ms)
     # A registered table may lie deeper; what holds it is not a stray.
     holders = {place.split("/", 1)[0] for place in owners}
     for folder in sorted(level.folders):
@@ -71,8 +74,7 @@ def _table(
             f"'{owner}' is registered, but another implementation's marker hides the directory",
             "repair removes the marker",
         )
-    if state.staged_before(older_than_ms):
-        yield _stray(place, state.staged_before(older_than_ms))
+    yield from _unfinished(store, state, older_than_ms)
     if not state.versions and state.reserved:
         files = [info.path for info in state.files("data") if info.modified_ms <= older_than_ms]
         if files:
@@ -84,14 +86,21 @@ def _table(
             f"{place} holds files but no version of a table",
             "restore its _versions folder, or deregister it",
         )
-    yield from _staging(store, place, older_than_ms)
+
+
+def _unfinished(store: Store, state: _Looked, older_than_ms: int) -> Iterator[Problem]:
+    """Files on their way into a table, hidden or not, when their writer died."""
+    staged = state.staged_before(older_than_ms)
+    if staged:
+        yield _stray(state.place, staged)
+    yield from _staging(store, state.place, older_than_ms)
 
 
 class _Looked:
     """What a look into a table's directory shows."""
 
     def __init__(self, store: Store, place: str) -> None:
-        self._store, self._place = store, place
+        self._store, self.place = store, place
         level = store.list_level(place)
         names = {info.path.rsplit("/", 1)[-1] for info in level.objects}
         listed = store.list_level(f"{place}/_versions").objects
@@ -108,7 +117,7 @@ class _Looked:
     def files(self, folder: str) -> list[ObjectInfo]:
         if folder not in self.folders:
             return []
-        return list(self._store.list_tree(f"{self._place}/{folder}"))
+        return list(self._store.list_tree(f"{self.place}/{folder}"))
 
 
 def _unowned(
@@ -119,7 +128,9 @@ def _unowned(
     state = _Looked(store, folder)
     name = v1_name(folder)
     if name is not None and store.head(markers.marker_path(name)) is not None:
-        return  # Hidden: what is to be said of it, its marker says.
+        # Hidden: what else is to be said of it, its marker says.
+        yield from _unfinished(store, state, older_than_ms)
+        return
     if name is not None and state.hidden and flagged:
         yield Problem(
             Kind.UNLISTED_MARKER,
@@ -138,7 +149,7 @@ def _unowned(
                 "a Lance table that no entry names: created without being registered, or "
                 "deregistered by another implementation",
                 "repair lists it as deregistered: `lance-catalog table list --deregistered` shows "
-                "it, `table register` brings it in, `table drop` deletes it",
+                "it, `table register` brings it in, `table drop` drops it",
             )
         elif ctx.mode is Mode.V2:
             why = refusal(view, name)
@@ -251,15 +262,17 @@ def _claimed(store: Store) -> dict[str, int]:
 
 
 def _claims(ctx: Context, claimed: dict[str, int], older_than_ms: int) -> Iterator[Problem]:
-    lapsed = ctx.clock() - ctx.lease_ms
     for where, modified_ms in claimed.items():
         parts = where.split("/")
-        if modified_ms > max(older_than_ms, lapsed):
-            continue
         if len(parts) == 3:
-            hidden = markers.read_with_claim(ctx.store, parts[1], parts[1] + ".lance")
-            if hidden is not None and hidden.is_purging and hidden.drop_id == parts[2]:
+            claim = claim_files.latest(ctx.store, parts[1], parts[2])
+            if claim is None or not is_left(ctx, claim, older_than_ms):
+                continue
+            hidden = markers.read(ctx.store, parts[1], parts[1] + ".lance")
+            if claim.verb is Verb.PURGE and hidden is not None and hidden.drop_id == parts[2]:
                 continue  # The marker says it.
+        elif modified_ms > older_than_ms:
+            continue
         yield Problem(
             Kind.STALE_CLAIM,
             where,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lance_catalog.directory import reviving
+from lance_catalog.directory import claiming, reviving
 from lance_catalog.directory.context import Context
+from lance_catalog.directory.dropped import Found
 from lance_catalog.directory.layout import RESERVED, RESERVED_BODY
-from lance_catalog.directory.marking import mark_v1
+from lance_catalog.directory.marking import mark_v1, require_unregistered
 from lance_catalog.identifiers import DELIMITER, TRASH, Identifier, decode, encode
 from lance_catalog.lifecycle import claim_files, markers, purge, trash
 from lance_catalog.lifecycle.claims import Verb
@@ -112,7 +113,15 @@ def finish_purge(ctx: Context, problem: Problem) -> None:
 
 def _purge_directory(ctx: Context, name: str, place: str, hidden: Hidden) -> None:
     terms = ctx.terms(force=True)
-    purge.purge_directory(ctx.store, name, place, hidden, ctx.clock, terms=terms)
+    purge.purge_directory(
+        ctx.store,
+        name,
+        place,
+        hidden,
+        ctx.clock,
+        terms=terms,
+        guard=lambda: require_unregistered(ctx, place),
+    )
 
 
 def remove_markers(ctx: Context, problem: Problem) -> None:
@@ -181,8 +190,12 @@ def finish_claim(ctx: Context, problem: Problem) -> None:
         if hidden.claim.verb in (Verb.REGISTER, Verb.UNDROP) and begun:
             markers.reveal(ctx.store, name, place, hidden, ctx.terms(force=True))
             return
-        if hidden.claim.verb is Verb.REVIVE:
-            reviving.roll_back(ctx, place, hidden.claim)
+        if hidden.state is HiddenState.DROPPED:
+            # Under a claim of its own: a creation that only slept must not end meanwhile.
+            found = Found((name,), place, hidden)
+            held = claiming.claim(ctx, found, Verb.UNDROP, force=True)
+            if held is not None:
+                reviving.undo_others(held)
     elif ctx.store.list_level(f"{TRASH}/{drop_id}").folders:
         ctx.store.delete_tree(f"{TRASH}/{drop_id}")
         ctx.store.prune(TRASH)
@@ -194,12 +207,15 @@ def _undo_revival(ctx: Context, trash_id: str) -> None:
     row = trash.get(ctx.exact(), trash_id)
     if row is None or row.hidden.claim is None or row.hidden.is_purging:
         return
-    reviving.roll_back(ctx, row.entry.location or "", row.hidden.claim)
-    seen = row.hidden.claim
+    found = Found(decode(row.object_id), row.entry.location or "", row.hidden, row)
+    held = claiming.claim(ctx, found, Verb.UNDROP, force=True)
+    if held is None:
+        return
+    reviving.undo_others(held)
 
     def plan(view: Snapshot) -> tuple[Change, None]:
         current = trash.get(view, trash_id)
-        if current is None or current.hidden.claim != seen:
+        if current is None or not held.counts(current.hidden.claim):
             return Change(), None
         freed = trash.reclaimed(current, None)
         return Change(view.rows_of(trash_id), (freed.entry,), {trash_id: current.entry}), None

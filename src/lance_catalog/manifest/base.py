@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from lance_catalog.identifiers import DELIMITER
 from lance_catalog.manifest.overlay import MISSING, Missing
 from lance_catalog.manifest.schema import COLUMNS
+from lance_catalog.manifest.texts import Texts
 from lance_catalog.model import Entry
 
 __all__ = ["VERSION_TYPE", "Base"]
@@ -26,7 +27,7 @@ __all__ = ["VERSION_TYPE", "Base"]
 VERSION_TYPE: Final = "table_version"
 _BATCH: Final = 128
 _REMEMBERED: Final = 8192
-_SAMPLED: Final = 64
+_SAMPLED: Final = 16
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,19 @@ class Base:
     def _columns(self) -> tuple[pa.Array, ...]:
         return tuple(_one_chunk(self.table[name]) for name in COLUMNS)
 
+    @cached_property
+    def _texts(self) -> tuple[Texts, ...]:
+        return tuple(map(Texts, self._columns))
+
     def entry(self, index: int) -> Entry:
-        object_id, object_type, location, metadata = (
-            column[index].as_py() for column in self._columns
+        ids, types, locations, metadata = self._texts
+        return Entry(
+            ids[index],
+            types[index],
+            locations.get(index),
+            metadata.get(index),
+            self.addresses.item(index),
         )
-        return Entry(object_id, object_type, location, metadata, int(self.addresses[index]))
 
     def slice_of(self, depth: int, low: str, high: str | None) -> range:
         """Return the rows of one depth with low ≤ object_id < high."""
@@ -100,24 +109,17 @@ class Base:
     def _bisect(self, depth: int, key: str) -> int:
         """Return the first row of a depth whose id is not below a key, or where the depth ends.
 
-        Every 64th id is a plain string, found at once; Arrow's are unwrapped for the rest only.
+        Every 16th id is a plain string, found at once; strings are made for the rest only.
         """
         start, stop = self.starts[depth], self.starts[depth + 1]
         step = bisect_left(self._samples[depth], key)
         low = start + max(step - 1, 0) * _SAMPLED
         high = min(start + step * _SAMPLED, stop)
-        ids = self._ids
-        while low < high:
-            middle = (low + high) // 2
-            if ids[middle].as_py() < key:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return bisect_left(self._texts[0], key, low, high)
 
     @cached_property
     def _samples(self) -> tuple[list[str], ...]:
-        """Every 64th id of each depth, beginning with its first."""
+        """Every 16th id of each depth, beginning with its first."""
         return tuple(
             self._ids.take(pa.array(range(start, stop, _SAMPLED), pa.int64())).to_pylist()
             for start, stop in pairwise(self.starts)
@@ -127,12 +129,14 @@ class Base:
         known = self._found.get(key, MISSING)
         if not isinstance(known, Missing):
             return known
+        found = None
         depth = key.count(DELIMITER)
-        rows = self.slice_of(depth, key, None)
-        here = len(rows) > 0 and self._ids[rows.start].as_py() == key
+        if depth + 1 < len(self.starts):
+            row = self._bisect(depth, key)
+            if row < self.starts[depth + 1] and self._texts[0][row] == key:
+                found = self.entry(row)
         if len(self._found) >= _REMEMBERED:
             self._found.clear()
-        found = self.entry(rows.start) if here else None
         self._found[key] = found
         return found
 

@@ -6,14 +6,17 @@ and must not come back.
 
 from __future__ import annotations
 
-from lance_catalog.directory.managed.target import Target
+from lance_catalog.directory.context import Context
+from lance_catalog.directory.managed.target import Target, managed_target
+from lance_catalog.directory.resolve import find_table
+from lance_catalog.identifiers import Identifier
 from lance_catalog.manifest import Change, Snapshot
 from lance_catalog.model import Entry
 from lance_catalog.storage.manifests import newest_versions
 from lance_catalog.versions.files import ManifestFile, manifest_files
 from lance_catalog.versions.registry import Registered
 
-__all__ = ["above", "adopt", "as_registered", "from_files"]
+__all__ = ["above", "adopt", "adopt_written", "as_registered", "from_files"]
 
 
 def above(target: Target, head: int) -> list[Registered]:
@@ -44,6 +47,17 @@ def from_files(target: Target, after: int = 0) -> tuple[Entry, ...]:
     files = manifest_files(target.ctx.store, f"{target.directory}/_versions")
     kept = {file.version: file for file in files if file.version > after and file.info.size}
     return tuple(as_registered(file).row(target.key, target.directory) for file in kept.values())
+
+
+def adopt_written(ctx: Context, names: Identifier) -> None:
+    """Register what the catalog itself has just written to a table that was there."""
+    if ctx.log is None:
+        return
+    view = ctx.exact()
+    found = find_table(ctx, view, names)
+    target = None if found is None else managed_target(ctx, view, found)
+    if target is not None:
+        adopt(target)
 
 
 def adopt(target: Target) -> int:
