@@ -151,6 +151,7 @@ def _unowned(
                 "repair lists it as deregistered: `lance-catalog table list --deregistered` shows "
                 "it, `table register` brings it in, `table drop` drops it",
             )
+            yield from _unfinished(store, state, older_than_ms)
         elif ctx.mode is Mode.V2:
             why = refusal(view, name)
             yield Problem(
