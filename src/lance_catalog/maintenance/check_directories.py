@@ -143,6 +143,7 @@ def _unowned(
         if name is None:
             if min(info.modified_ms for info in state.versions) > older_than_ms:
                 return  # A creation between its first version and its row.
+            yield from _unfinished(store, state, older_than_ms)
             yield Problem(
                 Kind.DIRECTORY_WITHOUT_ROW,
                 folder,
