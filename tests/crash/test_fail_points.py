@@ -284,6 +284,12 @@ def test_an_error_at_every_point(
             if "revive" in name:
                 # What landed on the dropped table is undone by a version on top of it.
                 changed = {path for path in changed if not path.startswith("t.lance/")}
+            if name.endswith("migrate hidden"):
+                # Hidden for all readers already; a migration that is run again goes on from there.
+                changed -= {"hid.deleted"}
+            if "-migrate" in name:
+                # Step by step: what was hidden before stays done.
+                changed = {path for path in changed if not path.endswith(".deleted")}
             if name.endswith("refused"):
                 changed = {path for path in changed if not path.startswith("__manifest")}
                 gone = set()

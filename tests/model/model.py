@@ -46,10 +46,11 @@ class Table:
 
 @dataclass
 class Hidden:
-    """A deregistered table: the id it had, and itself."""
+    """A deregistered table: the id it had, itself, and since when, as good as."""
 
     names: Names
     table: Table
+    at_ms: int
 
 
 @dataclass
@@ -148,7 +149,7 @@ class Model:
         """The deregistered table that a drop by id means: by directory first, then the latest."""
         found = [one for one in self.hidden if one.names == names]
         without_row = [one for one in found if not one.table.has_row]
-        return (without_row or found[::-1] or [None])[0]
+        return max(without_row or found, key=lambda one: one.at_ms, default=None)
 
     # What is refused, and how; None: nothing is.
 
@@ -201,14 +202,16 @@ class Model:
             return None
         return 19 if chosen.table.protected or not chosen.is_expired(now_ms) else None
 
-    def refuses_register(self, names: Names, place: str) -> int | None:
+    def refuses_register(self, names: Names, place: str) -> int | set[int] | None:
         """Of a place that a deregistered or a dropped table has."""
         if self.mode is Mode.V1:
             return 13 if place != f"{names[0]}.lance" or self.dropped_at(place) else None
         if not self.has_parent(names):
             return 1
         if self.is_taken(names):
-            return 5
+            by_directory = names in self.tables and not self.tables[names].has_row
+            # Name and place are taken; either is a good answer.
+            return {5, 13} if by_directory and self.dropped_at(place) else 5
         return 13 if self.dropped_at(place) else None
 
     def refuses_rename(self, names: Names, new: Names) -> int | None:

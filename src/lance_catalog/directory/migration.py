@@ -26,7 +26,7 @@ from lance_catalog.failpoints import hit
 from lance_catalog.identifiers import check_new_name, encode, is_internal_key
 from lance_catalog.lifecycle import markers, trash
 from lance_catalog.lifecycle.locations import SUFFIX
-from lance_catalog.lifecycle.states import HiddenState, is_creating, new_drop_id
+from lance_catalog.lifecycle.states import HiddenState, drop_id_prefix, is_creating, new_drop_id
 from lance_catalog.manifest import Change, Snapshot
 from lance_catalog.model import Entry, Kind, dump_metadata
 from lance_catalog.storage.capabilities import require_put_if_absent
@@ -134,7 +134,8 @@ def _trash(ctx: Context, *, dry_run: bool) -> list[str]:
         if not dry_run:
             properties = dump_metadata(table_properties(ctx, place))
             # A drop id begins with its table's digest, so that its rows are found.
-            own = replace(hidden, drop_id=new_drop_id(name))
+            known = hidden.drop_id.startswith(drop_id_prefix(name))
+            own = hidden if known else replace(hidden, drop_id=new_drop_id(name))
             row = trash.hide(Entry(encode((name,)), Kind.TABLE.value, place, properties), own)
             ctx.commit(partial(_plan_trash, place=place, row=row))
             hit("migrate.trashed")

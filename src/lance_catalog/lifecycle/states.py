@@ -122,9 +122,8 @@ class Hidden:
         A marker with nothing but the times is another implementation's drop (S01).
         """
         # Of the bytes, so that a marker put there later is another hiding.
-        foreign = (
-            f"foreign-{hashlib.sha256(name.encode(errors='surrogatepass') + body).hexdigest()[:16]}"
-        )
+        digest = hashlib.sha256(body).hexdigest()[:12]
+        foreign = f"{drop_id_prefix(name)}-x{digest}"
         try:
             value = json.loads(body)
             return cls(
@@ -143,8 +142,7 @@ class Hidden:
         Its id follows from what all see of it, so that who lifts it to the root and who ends it
         meanwhile mean the same; a later one of the same table has another.
         """
-        digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:16]
-        return cls(f"foreign-{digest}-{at_ms:x}", HiddenState.DEREGISTERED, at_ms)
+        return cls(f"{drop_id_prefix(name)}-n{at_ms:x}", HiddenState.DEREGISTERED, at_ms)
 
     @classmethod
     def from_properties(cls, properties: dict[str, str]) -> Hidden | None:

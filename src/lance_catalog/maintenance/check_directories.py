@@ -143,6 +143,7 @@ def _unowned(
         if name is None:
             if min(info.modified_ms for info in state.versions) > older_than_ms:
                 return  # A creation between its first version and its row.
+            yield from _unfinished(store, state, older_than_ms)
             yield Problem(
                 Kind.DIRECTORY_WITHOUT_ROW,
                 folder,
@@ -151,6 +152,7 @@ def _unowned(
                 "repair lists it as deregistered: `lance-catalog table list --deregistered` shows "
                 "it, `table register` brings it in, `table drop` drops it",
             )
+            yield from _unfinished(store, state, older_than_ms)
         elif ctx.mode is Mode.V2:
             why = refusal(view, name)
             yield Problem(

@@ -196,7 +196,7 @@ def finish_claim(ctx: Context, problem: Problem) -> None:
             held = claiming.claim(ctx, found, Verb.UNDROP, force=True)
             if held is not None:
                 reviving.undo_others(held)
-    elif ctx.store.list_level(f"{TRASH}/{drop_id}").folders:
+    elif drop_id in ctx.store.list_level(TRASH).folders:
         ctx.store.delete_tree(f"{TRASH}/{drop_id}")
         ctx.store.prune(TRASH)
     claim_files.clear(ctx.store, name, drop_id)
