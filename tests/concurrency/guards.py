@@ -51,7 +51,7 @@ def meeting(barrier: Any) -> Iterator[Callable[[], AbstractContextManager[None]]
 @contextmanager
 def planted(bug: str | None) -> Iterator[None]:
     """Switch one guard off in this process."""
-    delete, real_claim = purge._delete_data, markers.claim
+    delete, real_claim = purge.delete_data, markers.claim
 
     def unfenced(store: Any, place: Any, fence: Any, *rest: Any) -> Any:
         return delete(store, replace(place, begin=lambda: None), lambda: None, *rest)
@@ -69,10 +69,10 @@ def planted(bug: str | None) -> Iterator[None]:
             for owner in (claim_files, claiming, purge, undropping):
                 switch(owner, "obstacle", lambda *args, **more: None)
         elif bug == "fence off":
-            switch(purge, "_delete_data", unfenced)
+            switch(purge, "delete_data", unfenced)
         elif bug == "marker unchecked":
             switch(markers, "claim", blind)
         else:
             assert bug is None
         yield
-    assert (purge._delete_data, markers.claim) == (delete, real_claim)
+    assert (purge.delete_data, markers.claim) == (delete, real_claim)

@@ -29,7 +29,7 @@ from lance_catalog.directory import (
     undropping,
 )
 from lance_catalog.failpoints import POINTS
-from lance_catalog.lifecycle import deleting, markers, purge
+from lance_catalog.lifecycle import deleting, markers, purge, removal
 from lance_catalog.maintenance.check import check
 from lance_catalog.manifest import log as manifest_log
 from lance_catalog.manifest import own_version, retention, writing
@@ -85,6 +85,7 @@ _WITH_POINTS = (
     own_version,
     places,
     purge,
+    removal,
     retention,
     reviving,
     settling,

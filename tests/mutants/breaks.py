@@ -304,7 +304,7 @@ BREAKS = [
     ),
     Break(
         "R4",
-        "lifecycle/purge.py",
+        "lifecycle/removal.py",
         "    if count.objects:\n        return False\n",
         "",
         B + "test_purge_denied.py",

@@ -8,24 +8,22 @@ take over when this one gives no sign of life, and each step looks whether the c
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from lance_catalog.errors import (
     ConcurrentModificationError,
     InvalidTableStateError,
     LanceNamespaceError,
-    PermissionDeniedError,
     TableNotFoundError,
     storage_errors,
 )
 from lance_catalog.failpoints import hit
-from lance_catalog.identifiers import TRASH
 from lance_catalog.lifecycle import claim_files, markers, trash
 from lance_catalog.lifecycle.claim_files import Terms
 from lance_catalog.lifecycle.claims import Claim, Verb, new_claim, obstacle
-from lance_catalog.lifecycle.deleting import Count, delete_below, measure
 from lance_catalog.lifecycle.locations import normalise, overlapping, v1_name
+from lance_catalog.lifecycle.removal import Place, delete_data, tidy
 from lance_catalog.lifecycle.states import Hidden, HiddenState
 from lance_catalog.lifecycle.trash import TrashRow
 from lance_catalog.manifest import Change, ManifestLog, Snapshot
@@ -34,7 +32,6 @@ from lance_catalog.storage.port import Progress, Store
 
 __all__ = [
     "Purged",
-    "aside_path",
     "check_deletable",
     "claim_row",
     "purge_directory",
@@ -49,15 +46,6 @@ class Purged:
     location: str
     objects: int
     bytes: int
-
-
-def aside_path(drop_id: str) -> str:
-    """Return where a directory goes before its files are deleted, on disks that can move it.
-
-    It stays, emptied, until the hiding itself is gone: while it is there, a purge that is run
-    again knows that the table's place is not its business any more.
-    """
-    return f"{TRASH}/{drop_id}/data"
 
 
 def check_deletable(view: Snapshot, entry: Entry, what: str) -> str:
@@ -112,21 +100,13 @@ def purge_row(
 
     def fence() -> None:
         nonlocal held
-        current = trash.get(log.snapshot(), key)
-        if current is None or current.hidden.claim is None:
-            raise _overtaken(row.object_id)
-        if current.hidden.claim.holder != held.holder:
-            raise _overtaken(row.object_id)
+        _own(log.snapshot(), key, held)
         if clock() - held.at_ms >= lease_ms // 2:
             held = held.renewed(clock())
             log.commit(lambda view: _renew(view, key, held))
 
     def revoke(view: Snapshot) -> tuple[Change, None]:
-        current = trash.get(view, key)
-        if current is None or current.hidden.claim is None:
-            raise _overtaken(row.object_id)
-        if current.hidden.claim.holder != held.holder:
-            raise _overtaken(row.object_id)
+        current = _own(view, key, held)
         freed = trash.reclaimed(current, None)
         return Change(view.rows_of(key), (freed.entry,), {key: current.entry}), None
 
@@ -136,9 +116,9 @@ def purge_row(
     name = v1_name(location)
     # Creations that are refused look, under the lock, whose files they remove.
     lock = store.exclusive if name is not None else nullcontext
-    count = _delete_data(
+    count = delete_data(
         store,
-        _Place(location, drop_id, held.number > 0, lock),
+        Place(location, drop_id, held.number > 0, lock),
         fence,
         lambda: log.commit(revoke),
         progress,
@@ -153,12 +133,8 @@ def purge_row(
             store.put(markers.marker_path(name), _closed(row.hidden, clock()).body())
 
     def forget(now: Snapshot) -> tuple[Change, None]:
-        current = trash.get(now, key)
-        if current is None or current.hidden.claim is None:
-            raise _overtaken(row.object_id)
-        if current.hidden.claim.holder != held.holder:
-            # Whoever took over may be deleting still, and closes the name when it ends.
-            raise _overtaken(row.object_id)
+        # Whoever took over may be deleting still, and closes the name when it ends.
+        _own(now, key, held)
         return Change(remove=now.rows_of(key)), None
 
     log.commit(forget)
@@ -167,16 +143,22 @@ def purge_row(
         if name is not None and not closed:
             with lock():
                 markers.remove_own(store, name, row.hidden)
-        _tidy(store, drop_id)
+        tidy(store, drop_id)
     return Purged(location, count.objects, count.bytes)
 
 
-def _renew(view: Snapshot, key: str, claim: Claim) -> tuple[Change, None]:
+def _own(view: Snapshot, key: str, held: Claim) -> TrashRow:
+    """Return a hidden table whose claim is still ours; 14 when another process has it."""
     current = trash.get(view, key)
     if current is None or current.hidden.claim is None:
         raise _overtaken(key)
-    if current.hidden.claim.holder != claim.holder:
+    if current.hidden.claim.holder != held.holder:
         raise _overtaken(key)
+    return current
+
+
+def _renew(view: Snapshot, key: str, claim: Claim) -> tuple[Change, None]:
+    current = _own(view, key, claim)
     fresh = trash.reclaimed(current, claim)
     return Change(view.rows_of(key), (fresh.entry,), {key: current.entry}), None
 
@@ -221,9 +203,9 @@ def purge_directory(
             raise
 
     hit("purge.claimed")
-    count = _delete_data(
+    count = delete_data(
         store,
-        _Place(directory, drop_id, held.number > 0, store.exclusive, begin),
+        Place(directory, drop_id, held.number > 0, store.exclusive, begin),
         fence,
         lambda: claim_files.give_back(store, name, drop_id, held),
         progress,
@@ -243,109 +225,9 @@ def purge_directory(
                 if held.number == 0 and claim_files.holds(store, name, drop_id, held):
                     markers.remove_own(store, name, closed)
         hit("purge.finished")
-        _tidy(store, drop_id)
+        tidy(store, drop_id)
         claim_files.clear(store, name, drop_id)
     return Purged(directory, count.objects, count.bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """What to delete, and how: by whom before, under which lock."""
-
-    location: str
-    drop_id: str
-    #: Whether another purge began before this one: then what it deleted is not known.
-    resumed: bool
-    lock: Callable[[], AbstractContextManager[None]]
-    #: Asked once more right before the first byte goes.
-    begin: Callable[[], None] = lambda: None
-
-
-def _delete_data(
-    store: Store,
-    place: _Place,
-    fence: Callable[[], None],
-    revoke: Callable[[], object],
-    progress: Progress | None,
-    what: str,
-) -> Count:
-    """Delete a table's files; without a right to, tell whether it can still come back (R4)."""
-    count = Count()
-    try:
-        with storage_errors(what):
-            _delete_files(store, place, fence, count, progress)
-    except PermissionDeniedError as error:
-        if place.resumed or not _is_whole(store, place, count):
-            raise PermissionDeniedError(
-                f"{error} Some of its objects are deleted already, so the table cannot be "
-                "restored; purge it again with the rights to delete."
-            ) from error
-        with storage_errors(what):
-            _move_back(store, place)
-            revoke()
-        raise PermissionDeniedError(
-            f"{error} Nothing was deleted, and the table can still be restored."
-        ) from error
-    return count
-
-
-def _is_whole(store: Store, place: _Place, count: Count) -> bool:
-    """Whether a refused deletion deleted nothing: a store may have taken a part of a request."""
-    if count.objects:
-        return False
-    try:
-        return not store.remote or measure(store, place.location).objects == count.found
-    except LanceNamespaceError:
-        return False
-
-
-def _delete_files(
-    store: Store,
-    place: _Place,
-    fence: Callable[[], None],
-    count: Count,
-    progress: Progress | None,
-) -> None:
-    aside = aside_path(place.drop_id)
-    if store.remote:
-        place.begin()
-        delete_below(store, place.location, fence, count, progress)
-        return
-    hit("purge.before_move")
-    if not _is_aside(store, place.drop_id):
-        with place.lock():
-            # Looked at under the lock: whoever slept here and was overtaken touches nothing.
-            fence()
-            if not _is_aside(store, place.drop_id):
-                place.begin()
-                store.move_aside(place.location, aside)
-    hit("purge.moved_aside")
-
-    def told(objects: int, size: int) -> None:
-        hit("purge.batch")
-        count.objects, count.bytes = objects, size
-        if progress is not None:
-            progress(objects, size)
-
-    store.delete_tree(aside, told, keep=True)
-
-
-def _move_back(store: Store, place: _Place) -> None:
-    if not store.remote and _is_aside(store, place.drop_id):
-        with place.lock():
-            store.move_aside(aside_path(place.drop_id), place.location)
-        _tidy(store, place.drop_id)
-
-
-def _is_aside(store: Store, drop_id: str) -> bool:
-    return "data" in store.list_level(f"{TRASH}/{drop_id}").folders
-
-
-def _tidy(store: Store, drop_id: str) -> None:
-    if store.remote:
-        return
-    store.delete_tree(f"{TRASH}/{drop_id}")
-    store.prune(TRASH)
 
 
 def _closed(hidden: Hidden, now_ms: int) -> Hidden:
