@@ -26,7 +26,7 @@ from lance_catalog.directory import (
     settling,
     tables,
 )
-from lance_catalog.lifecycle import markers
+from lance_catalog.lifecycle import markers, removal
 from lance_catalog.lifecycle import purge as purge_module
 from lance_catalog.maintenance.check import check
 from tests.concurrency.racing import attempt, ipc, open_catalog, rows_at
@@ -58,7 +58,7 @@ class Root:
             if name == point and left:
                 left.pop()()
 
-        for module in (tables, places, settling, first_version, markers, purge_module):
+        for module in (tables, places, settling, first_version, markers, purge_module, removal):
             self.patch.setattr(module, "hit", hook)
 
     def around(
