@@ -28,6 +28,8 @@ def create_over_dropped(
     ctx: Context, names: Identifier, data: pa.Table, given: dict[str, str]
 ) -> tuple[str, int] | None:
     """Write over the latest drop of an id; return its place and version, None if there is none."""
+    if ctx.mode is not Mode.V2 and len(names) == 1:
+        v1_directory(names[0])  # A name that no store could take is 13, before it is asked.
     for _ in range(_ROUNDS):
         view = ctx.exact()
         found = dropped.find(ctx, view, names)
