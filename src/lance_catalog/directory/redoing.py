@@ -11,6 +11,7 @@ from lance_catalog.directory import dropped, protection, reviving
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.layout import v1_directory
 from lance_catalog.directory.listing import is_component, marked_names
+from lance_catalog.directory.marking import require_unregistered
 from lance_catalog.directory.registration import own_properties
 from lance_catalog.directory.resolve import require_namespace
 from lance_catalog.errors import storage_errors
@@ -96,4 +97,12 @@ def reopen_names(ctx: Context) -> None:
 
 
 def _purge(ctx: Context, name: str, place: str, hidden: Hidden) -> None:
-    purge.purge_directory(ctx.store, name, place, hidden, ctx.clock, terms=ctx.terms())
+    purge.purge_directory(
+        ctx.store,
+        name,
+        place,
+        hidden,
+        ctx.clock,
+        terms=ctx.terms(),
+        guard=lambda: require_unregistered(ctx, place),
+    )
