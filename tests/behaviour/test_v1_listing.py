@@ -462,7 +462,7 @@ def test_a_large_root_of_other_things_is_told_from_one_with_tables(catalog: Cata
     catalog.declare_table({"id": ["u"]})
     assert FLAG not in catalog.root.paths()
     for name in ("t", "u"):
-        catalog.drop_table({"id": [name]})
+        catalog.drop_table({"id": [name]}, purge=True)
     fresh = Catalog(catalog.mode, catalog.kind, catalog.root)
     fresh.declare_table({"id": ["u"]})
     assert FLAG in catalog.root.paths()

@@ -68,10 +68,12 @@ def planted(bug: str | None) -> Iterator[None]:
         if bug == "claim ignored":
             for owner in (claim_files, claiming, purge, undropping):
                 switch(owner, "obstacle", lambda *args, **more: None)
+            switch(markers, "require_back", lambda *args: None)
         elif bug == "fence off":
             switch(purge, "delete_data", unfenced)
         elif bug == "marker unchecked":
             switch(markers, "claim", blind)
+            switch(markers, "require_back", lambda *args: None)
         else:
             assert bug is None
         yield

@@ -34,8 +34,8 @@ __all__ = ["bucket"]
 
 LEASE_MS = 150
 #: How often the whole list is gone through in `make soak`; `make test` takes every step once, each
-#: with one of the kinds, and `make integration` the half of that.
-TIMES, PART_S3 = 10, 2
+#: with one of the kinds, and `make integration` a quarter of that.
+TIMES, PART_S3 = 10, 4
 
 PURGE = ("claimed", "before_move", "moved_aside", "batch", "deleted", "finished")
 REVIVE = ("data_written", "claimed", "version_staged", "version_finalized", "landed")

@@ -11,6 +11,7 @@ from lance_catalog import DirectoryNamespace
 from lance_catalog.config import Mode
 from lance_catalog.directory.edge import operation
 from lance_catalog.directory.migration import migrate as migrate_catalog
+from lance_catalog.errors import TableNotFoundError
 from lance_catalog.manifest.log import ManifestLog
 from tests.concurrency.batches import together
 from tests.concurrency.racing import ipc, open_catalog
@@ -68,8 +69,16 @@ def undrop_as_another(ns: DirectoryNamespace) -> object:
     return ns.undrop_table(["t"], as_id=["u"])
 
 
+def _older_of_two(ns: DirectoryNamespace) -> str:
+    """The earlier drop; once it has ended, the other is not meant."""
+    drops = ns.list_dropped_tables()
+    if len(drops) < 2:
+        raise TableNotFoundError("the earlier drop has ended")
+    return drops[-1].drop_id
+
+
 def undrop_the_oldest(ns: DirectoryNamespace) -> object:
-    return ns.undrop_table(["t"], drop_id=ns.list_dropped_tables()[-1].drop_id)
+    return ns.undrop_table(["t"], drop_id=_older_of_two(ns))
 
 
 def purge(ns: DirectoryNamespace) -> object:
@@ -77,7 +86,7 @@ def purge(ns: DirectoryNamespace) -> object:
 
 
 def purge_the_oldest(ns: DirectoryNamespace) -> object:
-    return ns.purge_table(["t"], force=True, drop_id=ns.list_dropped_tables()[-1].drop_id)
+    return ns.purge_table(["t"], force=True, drop_id=_older_of_two(ns))
 
 
 def sweep(ns: DirectoryNamespace) -> object:

@@ -186,7 +186,9 @@ def _look(scenario: Scenario, root: str, case: Case, outcome: Outcome) -> list[s
     wrong: list[str] = []
     before, after = outcome.before, outcome.after
     now = seen(scenario, root)
-    if now not in [before, after, *outcome.between, *_half_made(scenario, before)]:
+    known = [before, after, *outcome.between]
+    half = [one for state in (before, *outcome.between) for one in _half_made(scenario, state)]
+    if now not in [*known, *half]:
         wrong.append(f"{case}: read {now}, neither {before} nor {after}")
     wrong += _run_again(scenario, root, case, now, outcome)
     ns = scenario.open(root)

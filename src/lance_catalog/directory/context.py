@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from lance_catalog.config import Mode, Settings
+from lance_catalog.errors import ConcurrentModificationError, InvalidTableStateError
+from lance_catalog.identifiers import is_internal_key
 from lance_catalog.lifecycle.claim_files import Terms
-from lance_catalog.lifecycle.claims import LEASE_MS
+from lance_catalog.lifecycle.claims import LEASE_MS, Verb
 from lance_catalog.manifest import Change, ManifestLog, PointView, Snapshot, open_log
 from lance_catalog.manifest.past import PastLog
+from lance_catalog.manifest.schema import DIRECTORY as MANIFEST
 from lance_catalog.storage.port import Store
 
 __all__ = ["Context", "now_ms"]
@@ -67,7 +70,32 @@ class Context:
 
     def terms(self, *, force: bool = False) -> Terms:
         """Return the terms on which a claim is taken now."""
-        return Terms(self.clock(), self.lease_ms, force)
+        return Terms(self.clock(), self.lease_ms, force, self._require_no_row)
+
+    def whole(self) -> Context:
+        """Return the same root with its manifest: in V1 others may keep one beside us.
+
+        V1 does not read it to find tables. But what ends a hiding, or deletes, must not pass it by.
+        """
+        if self.mode is not Mode.V1 or not self.store.any_object(f"{MANIFEST}/_versions"):
+            return self
+        seen = replace(self.settings, mode=Mode.COMPAT)
+        return replace(self, settings=seen, log=open_log(self.store, keep_ms=seen.retention_ms))
+
+    def _require_no_row(self, place: str, verb: Verb) -> None:
+        """Raise when the manifest decides about a hiding: a row in the trash, or one to delete."""
+        rows = self.whole().exact().at_location(place)
+        hidden = [row for row in rows if is_internal_key(row.object_id)]
+        if not hidden and (not rows or verb is not Verb.PURGE):
+            return
+        if self.mode is not Mode.V1:
+            raise ConcurrentModificationError(f"{place} has a row by now; look again")
+        state = "hidden by the manifest" if hidden else f"table '{rows[0].object_id}'"
+        raise InvalidTableStateError(
+            f"{place} is {state} of this root, which V1 (manifest_enabled=false) does not decide "
+            "about. Open the root with manifest_enabled=true and do it there (the CLI without "
+            "--mode v1): undrop or register brings the table back, purge deletes it."
+        )
 
     def glance(self) -> PointView:
         """Return a view to look up one object: on a large catalog without loading it all."""

@@ -141,6 +141,8 @@ def _drop_directory(ctx: Context, names: Identifier, how: Drop) -> tuple[str, Hi
             raise TableNotFoundError(f"table '{name}' does not exist")
         if not how.force:
             protection.refuse(own_properties(ctx, directory), names, "dropping", "table")
+        if how.purge:
+            require_unregistered(ctx, directory)
         if present is not None:
             hidden = markers.turn_into_drop(
                 ctx.store, name, directory, present, hidden, ctx.terms()

@@ -12,6 +12,7 @@ from lance_catalog.config import Mode
 from lance_catalog.directory.context import Context
 from lance_catalog.errors import ConcurrentModificationError, LanceNamespaceError, storage_errors
 from lance_catalog.lifecycle import markers, trash
+from lance_catalog.lifecycle.claims import Verb
 from lance_catalog.lifecycle.locations import v1_name
 from lance_catalog.lifecycle.states import Hidden, HiddenState, is_creating
 from lance_catalog.lifecycle.trash import TrashRow
@@ -65,11 +66,8 @@ def unmark_v1(ctx: Context, place: str, *, dropped: bool = True) -> None:
 
 
 def require_unregistered(ctx: Context, directory: str) -> None:
-    """Raise 14 when a row came to a directory that only its marker told of."""
-    if ctx.exact().at_location(directory):
-        raise ConcurrentModificationError(
-            f"{directory} was registered by somebody else meanwhile; look again"
-        )
+    """Raise when a row came to a directory that only its marker told of: 14, in V1 19."""
+    ctx.terms().no_row(directory, Verb.PURGE)
 
 
 def yield_to_rows(ctx: Context, name: str, directory: str, hidden: Hidden) -> None:

@@ -24,7 +24,7 @@ from lance_catalog.directory.registration import table_properties
 from lance_catalog.errors import InvalidInputError, storage_errors
 from lance_catalog.failpoints import hit
 from lance_catalog.identifiers import check_new_name, encode, is_internal_key
-from lance_catalog.lifecycle import markers, trash
+from lance_catalog.lifecycle import claim_files, markers, trash
 from lance_catalog.lifecycle.locations import SUFFIX
 from lance_catalog.lifecycle.states import HiddenState, drop_id_prefix, is_creating, new_drop_id
 from lance_catalog.manifest import Change, Snapshot
@@ -139,6 +139,12 @@ def _trash(ctx: Context, *, dry_run: bool) -> list[str]:
             row = trash.hide(Entry(encode((name,)), Kind.TABLE.value, place, properties), own)
             ctx.commit(partial(_plan_trash, place=place, row=row))
             hit("migrate.trashed")
+            # Whoever ends the hiding by its marker claims, then looks for a row; we wrote the row,
+            # now look for a claim: at least one sees the other.
+            with storage_errors(f"looking at '{name}'"):
+                if claim_files.latest(ctx.store, name, hidden.drop_id) is not None:
+                    ctx.commit(partial(_take_back, row=row))
+                    continue
             mark_v1(ctx, trash.TrashRow(row, encode((name,)), own))
         done.append(name)
     return done
@@ -146,6 +152,10 @@ def _trash(ctx: Context, *, dry_run: bool) -> list[str]:
 
 def _plan_trash(view: Snapshot, place: str, row: Entry) -> tuple[Change, None]:
     return Change(add=() if view.at_location(place) else (row,)), None
+
+
+def _take_back(view: Snapshot, row: Entry) -> tuple[Change, None]:
+    return Change(remove=tuple(e for e in view.rows_of(row.object_id) if e == row)), None
 
 
 def _sort_out(view: Snapshot, names: list[str], report: MigrationReport) -> list[str]:

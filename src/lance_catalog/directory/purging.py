@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from lance_catalog.config import Mode
 from lance_catalog.directory import dropped, protection
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.dropped import DroppedTable, Found
@@ -70,7 +71,7 @@ def list_purgable(ctx: Context, deleted_before_ms: int | None) -> list[Found]:
     then the caller decides, not the time to live.
     """
     now = ctx.clock()
-    return [
+    ripe = [
         found
         for found in dropped.drops(ctx)
         if found.hidden.is_purging
@@ -80,6 +81,9 @@ def list_purgable(ctx: Context, deleted_before_ms: int | None) -> list[Found]:
             else found.hidden.deleted_at_ms < deleted_before_ms
         )
     ]
+    # V1 tells of them, and leaves the decision to those who read the manifest.
+    rows = ctx.whole().exact() if ctx.mode is Mode.V1 and ripe else None
+    return [one for one in ripe if rows is None or not rows.at_location(one.location)]
 
 
 def purge_one(
@@ -196,6 +200,8 @@ def _purge(
     else:
         row = found.row
         assert ctx.log is not None
+        with storage_errors(f"looking at {found.location}"):
+            purge.require_own_marker(ctx.store, row)
         claimed = ctx.commit(lambda view: purge.claim_row(view, row, terms))
         gone = purge.purge_row(
             ctx.log, claimed, ctx.clock, lease_ms=ctx.lease_ms, progress=progress

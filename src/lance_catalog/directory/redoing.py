@@ -11,6 +11,7 @@ from lance_catalog.directory import dropped, protection, reviving
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.layout import v1_directory
 from lance_catalog.directory.listing import is_component, marked_names
+from lance_catalog.directory.marking import require_unregistered
 from lance_catalog.directory.registration import own_properties
 from lance_catalog.directory.resolve import require_namespace
 from lance_catalog.errors import storage_errors
@@ -28,6 +29,8 @@ def create_over_dropped(
     ctx: Context, names: Identifier, data: pa.Table, given: dict[str, str]
 ) -> tuple[str, int] | None:
     """Write over the latest drop of an id; return its place and version, None if there is none."""
+    if ctx.mode is not Mode.V2 and len(names) == 1:
+        v1_directory(names[0])  # A name that no store could take is 13, before it is asked.
     for _ in range(_ROUNDS):
         view = ctx.exact()
         found = dropped.find(ctx, view, names)
@@ -94,4 +97,12 @@ def reopen_names(ctx: Context) -> None:
 
 
 def _purge(ctx: Context, name: str, place: str, hidden: Hidden) -> None:
-    purge.purge_directory(ctx.store, name, place, hidden, ctx.clock, terms=ctx.terms())
+    purge.purge_directory(
+        ctx.store,
+        name,
+        place,
+        hidden,
+        ctx.clock,
+        terms=ctx.terms(),
+        guard=lambda: require_unregistered(ctx, place),
+    )

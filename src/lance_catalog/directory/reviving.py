@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import lance
@@ -25,6 +25,7 @@ from lance_catalog.directory.dropped import Found
 from lance_catalog.directory.managed.rows import arriving, leaving
 from lance_catalog.directory.marking import unmark_v1
 from lance_catalog.directory.resolve import require_namespace
+from lance_catalog.directory.undoing import undo_versions
 from lance_catalog.errors import (
     CommitOutcomeUnknownError,
     ConcurrentModificationError,
@@ -55,6 +56,8 @@ def revive(ctx: Context, found: Found, data: pa.Table, given: dict[str, str]) ->
     place = found.location
     try:
         with storage_errors(what):
+            if found.row is None:
+                ctx.terms().no_row(place, Verb.REVIVE)  # Asked again under the claim.
             if not first_version.has_versions(ctx.store, place):
                 return None
             operation = _write(ctx.store, place, data)
@@ -107,7 +110,7 @@ def _withdraw(ctx: Context, found: Found, held: Held, files: Sequence[str] = ())
         return
     # Without its manifest nobody has the files; what landed is undone by a version on top.
     own = {token.hex for token in _tokens(found.hidden.drop_id, held.claim)}
-    if not _roll_back(ctx, found.location, own.__contains__):
+    if not undo_versions(ctx.store, found.location, own.__contains__):
         first_version.discard(ctx.store, found.location, files)
     held.give_back()
 
@@ -175,7 +178,7 @@ def _show(ctx: Context, found: Found, given: dict[str, str], held: Held) -> None
         unmark_v1(ctx, found.location)
         return
     try:
-        markers.show(ctx.store, name, found.location, found.hidden, held.claim)
+        markers.show(ctx.store, name, found.location, found.hidden, held.claim, ctx.terms())
     except CommitOutcomeUnknownError:
         raise
     except ConcurrentModificationError:
@@ -222,54 +225,9 @@ def undo_others(held: Held) -> None:
     """
     if held.inherited:
         stem = _stem(held.found.hidden.drop_id)
-        _roll_back(held.ctx, held.found.location, lambda token: token.startswith(stem), held)
-
-
-def _roll_back(
-    ctx: Context, place: str, unfinished: Callable[[str], bool], held: Held | None = None
-) -> bool:
-    """Undo the versions of revivals that were never acknowledged, by a version on top of them.
-
-    Nothing is deleted. Whether there was anything to undo, or a later writer built on it. Under a
-    claim on others' versions (``held``) one lands in any case, and only while the claim counts.
-    """
-
-    def fence(step: str) -> None:
-        if held is not None and step == "staged":
-            held.require_in_commit()
-
-    with storage_errors(f"undoing an unfinished creation at {place}"):
-        for _ in range(_TRIES):
-            if not first_version.has_versions(ctx.store, place):
-                return False
-            dataset = gated.latest(ctx.store, place)
-            base = _before(dataset, unfinished)
-            if base == dataset.version and held is None:
-                return _built_upon(dataset, unfinished)
-            undo = lance.LanceOperation.Restore(base)
-            token = uuid.uuid4()
-            if gated.put_on_top(ctx.store, place, dataset, undo, token, fence) is not None:
-                return True
-    raise ConcurrentModificationError(f"others keep writing at {place}; look again and retry")
-
-
-def _before(dataset: Any, unfinished: Callable[[str], bool]) -> int:
-    """Return the version below those on top that are to be undone."""
-    version = int(dataset.version)
-    while version > 1 and unfinished(_token(dataset, version)):
-        version -= 1
-    return version
-
-
-def _built_upon(dataset: Any, unfinished: Callable[[str], bool]) -> bool:
-    """Whether a version below the latest is of the revival: then its files are in use."""
-    found = (v["version"] for v in dataset.versions())
-    return any(unfinished(_token(dataset, version)) for version in found)
-
-
-def _token(dataset: Any, version: int) -> str:
-    try:
-        transaction = dataset.read_transaction(version)
-    except (OSError, ValueError, RuntimeError):
-        return ""  # Cleaned up: not one of those that just landed.
-    return "" if transaction is None else str(transaction.uuid).replace("-", "")
+        undo_versions(
+            held.ctx.store,
+            held.found.location,
+            lambda token: token.startswith(stem),
+            held.require_in_commit,
+        )

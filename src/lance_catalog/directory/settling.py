@@ -11,6 +11,7 @@ from lance_catalog.directory.context import Context
 from lance_catalog.directory.managed import rows as versions
 from lance_catalog.directory.places import taken
 from lance_catalog.directory.resolve import FoundTable, require_namespace
+from lance_catalog.directory.undoing import undo_versions
 from lance_catalog.errors import (
     CommitOutcomeUnknownError,
     ConcurrentModificationError,
@@ -120,6 +121,10 @@ def require_still(ctx: Context, found: FoundTable, written: Written) -> None:
     if current is not None and current.is_table and current.location == found.entry.location:
         return
     _withdraw(ctx, found.location, written)
+    if written.manifests and first_version.still_there(ctx.store, written.manifests):
+        # On top of versions that are not ours: what was refused must not come back with them.
+        own = {token.replace("-", "") for token in written.manifests.values()}
+        undo_versions(ctx.store, found.location, own.__contains__)
     raise ConcurrentModificationError(
         f"table '{format_text(found.names)}' was dropped or renamed while it was written; "
         "look again and retry"

@@ -170,7 +170,7 @@ def _undrop_directory(ctx: Context, found: Found, target: Identifier) -> None:
         except LanceNamespaceError as error:
             held.tell(error)
             raise
-        markers.show(ctx.store, name, found.location, found.hidden, held.claim)
+        markers.show(ctx.store, name, found.location, found.hidden, held.claim, ctx.terms())
 
 
 def _register_marked(ctx: Context, found: Found, target: Identifier) -> None:
@@ -200,4 +200,4 @@ def _register_marked(ctx: Context, found: Found, target: Identifier) -> None:
             claim_files.give_back(ctx.store, name, found.hidden.drop_id, held)
             raise
         hit("undrop.registered")
-        markers.show(ctx.store, name, found.location, found.hidden, held)
+        markers.show(ctx.store, name, found.location, found.hidden, held, ctx.terms())

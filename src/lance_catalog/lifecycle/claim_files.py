@@ -5,6 +5,7 @@ The highest number counts. Works on every store: no compare-and-swap, no lock.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +26,9 @@ class Terms:
     now_ms: int
     lease_ms: int = LEASE_MS
     force: bool = False
+    #: Raises when a row of the manifest decides about the place: asked under the claim, and again
+    #: when the markers are gone.
+    no_row: Callable[[str, Verb], None] = lambda place, verb: None
 
 
 def folder(name: str, drop_id: str) -> str:

@@ -10,7 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from lance_catalog.errors import CommitOutcomeUnknownError, ConcurrentModificationError
+from lance_catalog.errors import (
+    CommitOutcomeUnknownError,
+    ConcurrentModificationError,
+    LanceNamespaceError,
+)
 from lance_catalog.failpoints import hit
 from lance_catalog.lifecycle import claim_files
 from lance_catalog.lifecycle.claim_files import Terms
@@ -30,6 +34,7 @@ __all__ = [
     "read",
     "read_with_claim",
     "remove_own",
+    "require_back",
     "reveal",
     "show",
     "turn_into_drop",
@@ -145,10 +150,17 @@ def claim(
     if now is None or (now.drop_id, now.state) != (hidden.drop_id, hidden.state):
         claim_files.give_back(store, name, hidden.drop_id, won, ended=True)
         raise ConcurrentModificationError(f"table '{name}' was changed meanwhile; look again")
+    try:
+        terms.no_row(directory, verb)
+    except LanceNamespaceError:
+        claim_files.give_back(store, name, hidden.drop_id, won)
+        raise
     return won
 
 
-def show(store: Store, name: str, directory: str, hidden: Hidden, held: Claim) -> None:
+def show(
+    store: Store, name: str, directory: str, hidden: Hidden, held: Claim, terms: Terms
+) -> None:
     """Remove the markers under a claim; unknown (14) when somebody took it over meanwhile."""
     with store.exclusive():
         # A marker of another hiding is not ours to remove: the table was hidden again meanwhile.
@@ -170,7 +182,22 @@ def show(store: Store, name: str, directory: str, hidden: Hidden, held: Claim) -
             f"bringing back '{name}' took longer than its claim lasts, and another process took "
             "over. Whether it came back is not known: look (`lance-catalog trash status`)."
         )
+    require_back(store, name, directory, held, terms)
     claim_files.clear(store, name, hidden.drop_id)
+
+
+def require_back(store: Store, name: str, directory: str, held: Claim, terms: Terms) -> None:
+    """Raise 14 when a drop by the manifest passed us by: it writes its row, then its marker.
+
+    Had we removed that marker, the row tells; or, when it was purged since, the empty place.
+    """
+    unknown = f"'{name}' was dropped by another process while it was brought back; look again"
+    try:
+        terms.no_row(directory, held.verb)
+    except LanceNamespaceError as error:
+        raise CommitOutcomeUnknownError(unknown) from error
+    if not store.any_object(directory):
+        raise CommitOutcomeUnknownError(unknown)
 
 
 def reveal(
@@ -184,7 +211,7 @@ def reveal(
     """Bring a hidden table back, data as it is."""
     held = claim(store, name, directory, hidden, verb, terms)
     hit("undrop.claimed")
-    show(store, name, directory, hidden, held)
+    show(store, name, directory, hidden, held, terms)
 
 
 def turn_into_drop(

@@ -36,6 +36,7 @@ __all__ = [
     "claim_row",
     "purge_directory",
     "purge_row",
+    "require_own_marker",
 ]
 
 
@@ -116,9 +117,22 @@ def purge_row(
     name = v1_name(location)
     # Creations that are refused look, under the lock, whose files they remove.
     lock = store.exclusive if name is not None else nullcontext
+
+    def begin() -> None:
+        if name is not None:
+            # Hidden first from those who look at directories, had a crash left it to be seen.
+            fence()
+            store.put_if_absent(markers.marker_path(name), row.hidden.body())
+        try:
+            require_own_marker(store, row)
+        except LanceNamespaceError:
+            if held.number == 0:
+                log.commit(revoke)
+            raise
+
     count = delete_data(
         store,
-        Place(location, drop_id, held.number > 0, lock),
+        Place(location, drop_id, held.number > 0, lock, begin),
         fence,
         lambda: log.commit(revoke),
         progress,
@@ -145,6 +159,25 @@ def purge_row(
                 markers.remove_own(store, name, row.hidden)
         tidy(store, drop_id)
     return Purged(location, count.objects, count.bytes)
+
+
+def require_own_marker(store: Store, row: TrashRow) -> None:
+    """Raise 19 when somebody who does not read the manifest hid the place for their own reasons."""
+    place = row.entry.location or ""
+    name = v1_name(place)
+    if name is None:
+        return
+    body = store.get(markers.marker_path(name))
+    present = row.hidden if body is None else Hidden.from_body(body, name)
+    if present.state in (HiddenState.DROPPED, HiddenState.CREATING, HiddenState.PURGED):
+        return
+    if present.drop_id != row.hidden.drop_id:
+        raise InvalidTableStateError(
+            f"purging '{row.object_id}': {markers.marker_path(name)} says {present.state.value}, "
+            "written by somebody who does not read the manifest, so nothing is deleted. "
+            f"`lance-catalog trash undrop {row.object_id}` brings the table back for everybody; "
+            "drop it again if it should go."
+        )
 
 
 def _own(view: Snapshot, key: str, held: Claim) -> TrashRow:

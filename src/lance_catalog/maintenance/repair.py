@@ -68,6 +68,7 @@ def apply(
     progress: Callable[[int, int], None] | None = None,
 ) -> list[tuple[Action, str | None]]:
     """Carry out a plan; return, per step, None or why it failed. One failure stops no other."""
+    ctx = ctx.whole()
     results: list[tuple[Action, str | None]] = []
     for number, action in enumerate(actions, 1):
         try:

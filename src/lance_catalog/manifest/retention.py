@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import lance
 
+from lance_catalog.errors import ConcurrentModificationError
 from lance_catalog.failpoints import hit
 from lance_catalog.manifest.inspection import named_by
 from lance_catalog.manifest.schema import DIRECTORY
@@ -179,11 +180,16 @@ class _Run:
         self.naming = naming
         self.kept = _kept_versions(dataset)
         self.seen = self._versions = self._files = self._size = 0
-        self._needed = _names(dataset)
+        needed = self._named(dataset.version, dataset)
+        if needed is None:
+            raise ConcurrentModificationError(
+                f"version {dataset.version} of the catalog was removed while it was looked at: "
+                "another upkeep is at work. Retry later."
+            )
+        self._needed = needed
         for version in self.kept:
             if version not in owner._kept:
-                opened = self._open(version)
-                owner._kept[version] = set() if opened is None else _names(opened)
+                owner._kept[version] = self._named(version) or set()
             self._needed |= owner._kept[version]
         self._following: tuple[int, set[str]] | None = None
 
@@ -209,14 +215,15 @@ class _Run:
     def _names_at(self, version: int) -> set[str] | None:
         if self._following is not None and self._following[0] == version:
             return self._following[1]
-        opened = self._open(version)
-        return None if opened is None else _names(opened)
+        return self._named(version)
 
-    def _open(self, version: int) -> Any:
-        """Open a version; None when it was removed meanwhile."""
+    def _named(self, version: int, opened: Any = None) -> set[str] | None:
+        """Return what a version names; None when it was removed meanwhile, or while it was read."""
         options = dict(self._store.lance_options) or None
         try:
-            return lance.dataset(self._uri, version=version, storage_options=options)
+            if opened is None:
+                opened = lance.dataset(self._uri, version=version, storage_options=options)
+            return _names(opened)
         except (OSError, RuntimeError, ValueError):
             info = self._store.head(f"{_VERSIONS}/{manifest_name(version, self.naming)}")
             if info is None or info.size == 0:
