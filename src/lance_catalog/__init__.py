@@ -7,8 +7,13 @@ from typing import Any
 import lance_namespace as _ln
 
 from lance_catalog.directory.dropped import DroppedTable, TableState, TableStatus
+from lance_catalog.directory.history import CatalogChange
+from lance_catalog.directory.managed.cleanup import CleanedTable, VersionCleanup
+from lance_catalog.directory.managed.switch import SwitchReport, VersionStatus
 from lance_catalog.directory.namespace import DirectoryNamespace
+from lance_catalog.directory.pinned import CatalogSnapshot
 from lance_catalog.directory.purging import PurgedTable, PurgeReport
+from lance_catalog.directory.transaction import Transaction
 from lance_catalog.directory.undropping import Undropped
 from lance_catalog.errors import (
     CommitOutcomeUnknownError,
@@ -16,15 +21,22 @@ from lance_catalog.errors import (
 )
 
 __all__ = [
+    "CatalogChange",
+    "CatalogSnapshot",
+    "CleanedTable",
     "CommitOutcomeUnknownError",
     "DirectoryNamespace",
     "DroppedTable",
     "PurgeReport",
     "PurgedTable",
+    "SwitchReport",
     "TableState",
     "TableStatus",
     "TableVersionAlreadyExistsError",
+    "Transaction",
     "Undropped",
+    "VersionCleanup",
+    "VersionStatus",
     "__version__",
     "connect",
 ]

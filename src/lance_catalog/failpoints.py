@@ -46,6 +46,8 @@ POINTS: Final = frozenset(
         "version.healed",
         "version.rows_deleted",
         "version.files_deleted",
+        "version.cleanup_forgotten",
+        "version.cleanup_deleted",
         "version.imported",
         "version.enabled",
         "version.disabled",

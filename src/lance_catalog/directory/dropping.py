@@ -74,8 +74,7 @@ def drop(ctx: Context, names: Identifier, how: Drop) -> tuple[str, Hidden]:
             purge.check_deletable(view, live, what)
             if not how.force:
                 protection.refuse(live, names, "dropping", "table")
-            row, remove = trash.take(view, live, hidden)
-            gone = (*remove, *leaving(ctx, view, live))
+            row, gone = trash.take(view, live, hidden, leaving(ctx, view, live))
             return Change(gone, (row.entry,), {row.entry.object_id: live}), row
         if live is None and _by_directory(ctx, view, names):
             return Change(), None
@@ -87,7 +86,8 @@ def drop(ctx: Context, names: Identifier, how: Drop) -> tuple[str, Hidden]:
             if not how.force:
                 protection.refuse(former.entry, names, "dropping", "table")
             # The same hiding goes on, so its markers stay its own; only its end is decided.
-            own = replace(hidden, drop_id=former.hidden.drop_id)
+            before = former.hidden
+            own = replace(hidden, drop_id=before.drop_id, versions=before.versions)
             entry = trash.hide(trash.brought_back(former, former.object_id, {}), own)
             row = TrashRow(entry, former.object_id, own)
             return Change((former.entry,), (entry,), {entry.object_id: former.entry}), row

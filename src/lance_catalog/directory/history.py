@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from lance_catalog.directory.context import Context
-from lance_catalog.errors import InvalidInputError, UnsupportedOperationError, storage_errors
-from lance_catalog.identifiers import Identifier, decode, is_internal_key, split_key
+from lance_catalog.directory.namespaces import ROOT_PROPERTIES
+from lance_catalog.directory.version_history import VersionChanges, as_ranges, version_changes
+from lance_catalog.errors import (
+    InvalidInputError,
+    InvalidTableStateError,
+    UnsupportedOperationError,
+    storage_errors,
+)
+from lance_catalog.identifiers import Identifier, decode, encode, is_internal_key
 from lance_catalog.lifecycle import trash
 from lance_catalog.lifecycle.states import HiddenState
 from lance_catalog.lifecycle.trash import TrashRow
 from lance_catalog.manifest import ManifestLog, Snapshot
 from lance_catalog.manifest.past import Point, point_of, points, resolve_point
 from lance_catalog.manifest.reading import advance
-from lance_catalog.model import Entry, user_properties
+from lance_catalog.model import Entry, Kind, user_properties
+from lance_catalog.versions.registry import is_managed
 
 __all__ = ["CatalogChange", "diff", "history"]
 
@@ -30,13 +38,18 @@ class CatalogChange:
     version: int
     timestamp_ms: int
     who: str | None
-    #: created, dropped, undropped, deregistered, registered, renamed, purged, changed, committed.
+    #: created, dropped, undropped, deregistered, registered, renamed, purged, changed; of versions
+    #: committed, deleted; of the catalog enabled and disabled managed versions.
     action: str
-    #: namespace, table, or what another writer calls it.
+    #: namespace, table, catalog, or what another writer calls it.
     kind: str
     id: Identifier
-    #: The id before a rename, the version that was committed, the properties that changed.
+    #: The versions that were committed, the properties that changed, the drop id.
     detail: str = ""
+    #: The id before a rename, or before an undrop under another name.
+    former: Identifier | None = None
+    #: Of versions, those that were committed or deleted: runs of numbers, as (first, last).
+    versions: tuple[tuple[int, int], ...] = ()
 
 
 def _log(ctx: Context, what: str) -> ManifestLog:
@@ -77,15 +90,12 @@ def history(
             return
         with storage_errors(f"reading version {version} of the catalog"):
             after, delta = advance(view, log.opened(version), log.uri)
-        whole = delta.whole
-        keys = _all_keys(view, after) if whole else {*delta.removed, *delta.added}
-        changes = [*_changes(view, after, keys), *_commits(delta.versions)]
-        if changes:
+            keys = _all_keys(view, after) if delta.whole else {*delta.removed, *delta.added}
+            told = list(_told(log, view, after, keys))
+        if told:
             point = point_of(log, version)
-            for action, kind, names, detail in changes:
-                yield CatalogChange(
-                    version, point.timestamp_ms, point.who, action, kind, names, detail
-                )
+            for one in told:
+                yield one.at(point)
         view = after
 
 
@@ -95,24 +105,75 @@ def diff(ctx: Context, one: Moment, other: Moment) -> list[CatalogChange]:
     first, last = resolve_point(log, one), resolve_point(log, other)
     before, _ = advance(Snapshot.empty(), log.opened(first), log.uri)
     after, _ = advance(Snapshot.empty(), log.opened(last), log.uri)
-    point: Point = point_of(log, last)
-    return [
-        CatalogChange(point.version, point.timestamp_ms, None, action, kind, names, detail)
-        for action, kind, names, detail in _changes(before, after, _all_keys(before, after))
-    ]
+    point = replace(point_of(log, last), who=None)
+    with storage_errors(f"comparing versions {first} and {last} of the catalog"):
+        keys = _all_keys(before, after)
+        return [told.at(point) for told in _told(log, before, after, keys)]
 
 
-_Told = tuple[str, str, Identifier, str]
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A change that does not know yet when it was, and by whom."""
+
+    action: str
+    kind: str
+    id: Identifier
+    detail: str = ""
+    former: Identifier | None = None
+    versions: tuple[tuple[int, int], ...] = ()
+
+    def at(self, point: Point) -> CatalogChange:
+        return CatalogChange(
+            point.version,
+            point.timestamp_ms,
+            point.who,
+            self.action,
+            self.kind,
+            self.id,
+            self.detail,
+            self.former,
+            self.versions,
+        )
 
 
 def _all_keys(before: Snapshot, after: Snapshot) -> set[str]:
     return {entry.object_id for view in (before, after) for entry in view.entries()}
 
 
-def _commits(ids: tuple[str, ...]) -> Iterator[_Told]:
-    for key in ids:
-        table, number = split_key(key)
-        yield "committed", "table", decode(table), f"version {number}"
+def _told(log: ManifestLog, before: Snapshot, after: Snapshot, keys: set[str]) -> Iterator[_Told]:
+    changes = list(_changes(before, after, keys))
+    yield from _of_the_catalog(before, after)
+    yield from changes
+    # Before the switch is on, versions are imported; once it is off, only forgotten.
+    if is_managed(before.table_metadata) and is_managed(after.table_metadata):
+        yield from _of_versions(version_changes(log, before, after), changes)
+
+
+def _of_the_catalog(before: Snapshot, after: Snapshot) -> Iterator[_Told]:
+    """Tell what is kept beside the rows: the root's properties, and who decides over versions."""
+    old, new = before.table_metadata, after.table_metadata
+    if is_managed(old) != is_managed(new):
+        yield _Told("enabled" if is_managed(new) else "disabled", "catalog", (), "managed versions")
+    one, other = (Entry("", "", metadata=data.get(ROOT_PROPERTIES)) for data in (old, new))
+    if one.metadata != other.metadata:
+        yield _Told("changed", Kind.NAMESPACE.value, (), _difference(one, other))
+
+
+def _of_versions(found: VersionChanges, changes: list[_Told]) -> Iterator[_Told]:
+    """Tell commits and deletions; versions that came or went with their table are no news."""
+    for one in changes:
+        if one.action == "renamed" and one.former is not None:
+            found.moved(encode(one.former), encode(one.id))
+        elif one.action not in ("created", "changed"):
+            found.forget(encode(one.id))
+    for action, tables in (("committed", found.added), ("deleted", found.removed)):
+        for table in sorted(tables):
+            runs = tuple(as_ranges(tables[table]))
+            if runs:
+                text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+                noun = "versions" if len(tables[table]) > 1 else "version"
+                detail = f"{noun} {text}"
+                yield _Told(action, Kind.TABLE.value, decode(table), detail, versions=runs)
 
 
 def _changes(before: Snapshot, after: Snapshot, keys: set[str]) -> Iterator[_Told]:
@@ -122,12 +183,12 @@ def _changes(before: Snapshot, after: Snapshot, keys: set[str]) -> Iterator[_Tol
     for key in sorted(keys):
         old, new = before.get(key), after.get(key)
         if old is not None and new is not None:
-            if (old.object_type, old.location, old.metadata) != (
-                new.object_type,
-                new.location,
-                new.metadata,
-            ) and not is_internal_key(key):
-                yield "changed", new.object_type, decode(key), _difference(old, new)
+            if _same(old, new) or is_internal_key(key):
+                continue
+            detail = _difference(old, new)
+            # Our own bookkeeping is no change that anybody made.
+            if detail or old.object_type != new.object_type:
+                yield _Told("changed", new.object_type, decode(key), detail)
         elif old is not None:
             gone[key] = old
         elif new is not None:
@@ -141,9 +202,9 @@ def _changes(before: Snapshot, after: Snapshot, keys: set[str]) -> Iterator[_Tol
     for key, old in gone.items():
         former = trash.get(before, key) if is_internal_key(key) else None
         if former is not None:
-            yield "purged", "table", decode(former.object_id), former.hidden.drop_id
+            yield _Told("purged", "table", decode(former.object_id), former.hidden.drop_id)
         elif not is_internal_key(key):
-            yield "dropped", old.object_type, decode(key), ""
+            yield _Told("dropped", old.object_type, decode(key))
 
 
 def _arrived(
@@ -153,19 +214,24 @@ def _arrived(
     if hidden is not None:
         dropped = hidden.hidden.state is HiddenState.DROPPED
         action = "dropped" if dropped else "deregistered"
-        yield action, "table", decode(hidden.object_id), hidden.hidden.drop_id
+        yield _Told(action, "table", decode(hidden.object_id), hidden.hidden.drop_id)
         return
     if is_internal_key(key):
         return
     former = trash.get(before, old.object_id) if old is not None else None
     if former is not None:
         dropped = former.hidden.state is HiddenState.DROPPED
-        detail = "" if former.object_id == key else f"was {former.object_id}"
-        yield "undropped" if dropped else "registered", "table", decode(key), detail
+        action = "undropped" if dropped else "registered"
+        was = None if former.object_id == key else decode(former.object_id)
+        yield _Told(action, "table", decode(key), former.hidden.drop_id, was)
     elif old is not None:
-        yield "renamed", new.object_type, decode(key), f"was {old.object_id}"
+        yield _Told("renamed", new.object_type, decode(key), former=decode(old.object_id))
     else:
-        yield "created", new.object_type, decode(key), ""
+        yield _Told("created", new.object_type, decode(key))
+
+
+def _same(old: Entry, new: Entry) -> bool:
+    return replace(old, address=new.address) == new
 
 
 def _difference(old: Entry, new: Entry) -> str:
@@ -174,7 +240,8 @@ def _difference(old: Entry, new: Entry) -> str:
     def readable(entry: Entry) -> dict[str, Any]:
         try:
             return dict(user_properties(entry.properties()))
-        except ValueError:
+        except InvalidTableStateError:
+            # Another writer left something that is no JSON; `check` reports it.
             return {}
 
     a, b = readable(old), readable(new)

@@ -237,8 +237,9 @@ def drop(
             else:
                 check_deletable(view, entry, f"dropping '{entry.object_id}'")
                 # Each its own drop: each is purged, or undropped, on its own.
-                row, gone = trash.take(view, entry, hiding(entry.object_id))
-                remove += [*gone, *leaving(ctx, view, entry)]
+                versions = leaving(ctx, view, entry)
+                row, gone = trash.take(view, entry, hiding(entry.object_id), versions)
+                remove += gone
                 taken.append(row)
                 replaces[row.entry.object_id] = entry
         added = tuple(row.entry for row in taken)

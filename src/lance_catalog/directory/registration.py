@@ -66,9 +66,8 @@ def deregister(ctx: Context, names: Identifier) -> tuple[str, dict[str, str]]:
         entry = lookup(view, names)
         if entry is None or not entry.is_table:
             return Change(), (require_table(ctx, view, names), None)
-        row, remove = trash.take(view, entry, hidden)
+        row, gone = trash.take(view, entry, hidden, versions.leaving(ctx, view, entry))
         found = FoundTable(names, entry.location or "", entry)
-        gone = (*remove, *versions.leaving(ctx, view, entry))
         return Change(gone, (row.entry,), {row.entry.object_id: entry}), (found, row)
 
     found, row = ctx.commit(plan)
@@ -182,15 +181,19 @@ def register(
             replaces[row.object_id] = former.entry
         add = [row]
         if existing is not None:
-            remove += [*view.rows_of(existing.object_id), *versions.leaving(ctx, view, existing)]
+            registered = versions.leaving(ctx, view, existing)
+            remove += [*view.rows_of(existing.object_id), *registered]
             if existing.location != place:
                 # The replaced entry's data stays reachable: deregistered, not forgotten.
                 drop_id = new_drop_id(existing.object_id)
                 old = Hidden(drop_id, HiddenState.DEREGISTERED, ctx.clock())
-                aside = trash.hide(existing, old)
+                aside = trash.hide(existing, trash.remembering(old, registered))
                 add.append(aside)
                 replaces[aside.object_id] = existing
-        add += versions.arriving(ctx, view, row)
+        known = None if former is None else former.hidden.versions
+        if existing is not None and existing.location == place:
+            known = trash.remembering(Hidden("", HiddenState.DEREGISTERED, 0), registered).versions
+        add += versions.arriving(ctx, view, row, known)
         return Change(tuple(remove), tuple(add), replaces), (_readable(row), former is None)
 
     answer, by_directory = ctx.commit(plan)

@@ -213,7 +213,7 @@ def _plan(
             "process took over the dropped table; look again and retry"
         )
     key = current.entry.object_id
-    come = (row, *arriving(ctx, view, row))
+    come = (row, *arriving(ctx, view, row, current.hidden.versions))
     return Change(view.rows_of(key), come, {row.object_id: current.entry}), None
 
 

@@ -123,7 +123,7 @@ def _undrop_row(ctx: Context, found: Found, target: Identifier, seen: Claim | No
                 f"place ({place}): the table is back under that id already"
             )
         row = trash.brought_back(current, encode(target), {})
-        come = (row, *arriving(ctx, view, row))
+        come = (row, *arriving(ctx, view, row, current.hidden.versions))
         return Change(view.rows_of(key), come, {row.object_id: current.entry}), True
 
     if not ctx.commit(plan):

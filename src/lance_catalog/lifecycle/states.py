@@ -18,6 +18,7 @@ __all__ = [
     "EXPIRES_AT",
     "STATE",
     "TTL",
+    "VERSIONS",
     "Hidden",
     "HiddenState",
     "drop_id_prefix",
@@ -31,6 +32,7 @@ STATE: Final = "lance_catalog.state"
 DROP_ID: Final = "lance_catalog.drop_id"
 EXPIRES_AT: Final = "lance_catalog.expires_at_ms"
 CLAIM: Final = "lance_catalog.claim"
+VERSIONS: Final = "lance_catalog.versions"
 
 
 def drop_id_prefix(object_id: str) -> str:
@@ -68,6 +70,9 @@ class Hidden:
     #: None: never expires.
     ttl_ms: int | None = None
     claim: Claim | None = None
+    #: Which versions were registered, where the catalog manages them (see ``spans``): what was
+    #: deleted before must not come back with the table.
+    versions: str | None = None
 
     @property
     def expires_at_ms(self) -> int | None:
@@ -101,6 +106,8 @@ class Hidden:
             found[TTL] = str(self.ttl_ms)
         if self.claim is not None:
             found[CLAIM] = self.claim.text()
+        if self.versions is not None:
+            found[VERSIONS] = self.versions
         return found
 
     def body(self) -> bytes:
@@ -154,6 +161,7 @@ class Hidden:
                 int(properties[DELETED_AT]),
                 int(properties[TTL]) if TTL in properties else None,
                 Claim.parse(properties[CLAIM]) if CLAIM in properties else None,
+                properties.get(VERSIONS),
             )
         except (KeyError, ValueError):
             return None

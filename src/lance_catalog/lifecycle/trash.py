@@ -6,7 +6,7 @@ alone decides who wins: a drop, a rename, a register.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,12 +14,14 @@ from lance_catalog.errors import InvalidTableStateError
 from lance_catalog.identifiers import DELIMITER, TRASH, decode, is_internal_key
 from lance_catalog.lifecycle.claims import Claim, Verb
 from lance_catalog.lifecycle.locations import normalise, overlapping
+from lance_catalog.lifecycle.spans import Spans
 from lance_catalog.lifecycle.states import (
     CLAIM,
     DELETED_AT,
     DROP_ID,
     STATE,
     TTL,
+    VERSIONS,
     Hidden,
     HiddenState,
     drop_id_prefix,
@@ -36,13 +38,14 @@ __all__ = [
     "hide",
     "owner_of",
     "reclaimed",
+    "remembering",
     "rows",
     "superseded",
     "take",
 ]
 
 RAW: Final = "lance_catalog.raw_metadata"
-_OURS: Final = (DELETED_AT, DROP_ID, STATE, TTL, CLAIM)
+_OURS: Final = (DELETED_AT, DROP_ID, STATE, TTL, CLAIM, VERSIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +72,26 @@ def hide(entry: Entry, hidden: Hidden) -> Entry:
     )
 
 
-def take(view: Snapshot, entry: Entry, hidden: Hidden) -> tuple[TrashRow, tuple[Entry, ...]]:
-    """Return the trash row of a live row, and every row that goes when it comes."""
+def take(
+    view: Snapshot, entry: Entry, hidden: Hidden, versions: Sequence[Entry] = ()
+) -> tuple[TrashRow, tuple[Entry, ...]]:
+    """Return the trash row of a live row, and every row that goes when it comes.
+
+    ``versions`` are the rows of its versions: they go, and it remembers which they were.
+    """
     before = superseded(view, entry)
+    hidden = remembering(hidden, versions)
     row = TrashRow(hide(entry, hidden), entry.object_id, hidden)
-    return row, (*view.rows_of(entry.object_id), *(old.entry for old in before))
+    return row, (*view.rows_of(entry.object_id), *(old.entry for old in before), *versions)
+
+
+def remembering(hidden: Hidden, versions: Sequence[Entry]) -> Hidden:
+    """Return a hiding that knows which versions were registered."""
+    if not versions:
+        return hidden
+    numbers = (row.object_id.rpartition(DELIMITER)[2] for row in versions)
+    known = Spans.of(int(number) for number in numbers if number.isdecimal())
+    return replace(hidden, versions=known.text())
 
 
 def brought_back(row: TrashRow, object_id: str, properties: dict[str, str]) -> Entry:

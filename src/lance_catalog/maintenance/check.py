@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from lance_catalog.directory.context import Context
 from lance_catalog.identifiers import is_internal_key
-from lance_catalog.maintenance import check_directories, check_rows
+from lance_catalog.maintenance import check_directories, check_rows, check_versions
 from lance_catalog.maintenance.findings import Kind, Problem, Report
+from lance_catalog.manifest import Snapshot
 from lance_catalog.manifest.inspection import stray_files
 
 __all__ = ["Kind", "Problem", "Report", "check"]
@@ -24,6 +28,7 @@ def check(ctx: Context, *, grace_seconds: float = 3600.0) -> Report:
     entries = [entry for entry in view.entries() if not is_internal_key(entry.object_id)]
     if ctx.log is not None:
         problems += check_rows.check(ctx, view, older_than)
+        problems += check_versions.check(ctx, view, older_than)
         strays = stray_files(ctx.log, older_than) if view.version else []
         if strays:
             size = sum(info.size for info in strays)
@@ -36,9 +41,21 @@ def check(ctx: Context, *, grace_seconds: float = 3600.0) -> Report:
                     tuple(info.path for info in strays),
                 )
             )
-    problems += check_directories.check(ctx, view, older_than)
+    problems += _tidy(ctx, view, check_directories.check(ctx, view, older_than))
     return Report(
         problems,
         tables=sum(entry.is_table for entry in entries),
         namespaces=sum(entry.is_namespace for entry in entries),
     )
+
+
+def _tidy(ctx: Context, view: Snapshot, problems: list[Problem]) -> Iterator[Problem]:
+    """Yield findings, without the staged files that a registered version still needs."""
+    strays = [problem for problem in problems if problem.kind is Kind.STRAY_FILES]
+    needed = check_versions.pending(ctx, view) if strays and ctx.log is not None else set()
+    for problem in problems:
+        paths = tuple(path for path in problem.paths if path not in needed)
+        if paths == problem.paths:
+            yield problem
+        elif paths:
+            yield replace(problem, paths=paths)

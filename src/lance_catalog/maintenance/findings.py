@@ -29,6 +29,11 @@ class Kind(StrEnum):
     STALE_MARKER = "stale-marker"
     STALE_CLAIM = "stale-claim"
     UNREADABLE_MARKER = "unreadable-marker"
+    ORPHAN_VERSIONS = "orphan-versions"
+    UNFINISHED_VERSION = "unfinished-version"
+    LOST_VERSIONS = "lost-versions"
+    FOREIGN_VERSIONS = "foreign-versions"
+    DELETED_VERSIONS = "deleted-versions"
 
 
 @dataclass(frozen=True, slots=True)

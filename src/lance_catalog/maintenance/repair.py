@@ -12,7 +12,7 @@ from typing import Final
 from lance_catalog.directory.context import Context
 from lance_catalog.errors import LanceNamespaceError, translate
 from lance_catalog.identifiers import Identifier
-from lance_catalog.maintenance import mending
+from lance_catalog.maintenance import mending, mending_versions
 from lance_catalog.maintenance.check import check
 from lance_catalog.maintenance.findings import Kind, Problem
 
@@ -46,6 +46,11 @@ _STEPS: Final[dict[Kind, tuple[str, bool, Mend]]] = {
     Kind.MISSING_MARKER: ("write the marker", False, mending.write_markers),
     Kind.UNLISTED_MARKER: ("write the marker at the root", False, mending.lift_marker),
     Kind.STALE_MARKER: ("remove the marker", False, mending.remove_stale_marker),
+    Kind.ORPHAN_VERSIONS: ("remove the entries", False, mending_versions.forget_orphans),
+    Kind.UNFINISHED_VERSION: ("put the manifest in place", False, mending_versions.finish_version),
+    Kind.LOST_VERSIONS: ("remove the entries", False, mending_versions.forget_lost),
+    Kind.FOREIGN_VERSIONS: ("register the versions", False, mending_versions.adopt_foreign),
+    Kind.DELETED_VERSIONS: ("delete the manifests", True, mending_versions.finish_deletion),
     Kind.STALE_CLAIM: ("finish what was claimed", True, mending.finish_claim),
 }
 

@@ -35,21 +35,29 @@ class Heads:
     """Highest registered version by table id, for those that were asked for."""
 
     _known: dict[str, int] = field(default_factory=dict)
+    _steps: int = 0
     _lock: Lock = field(default_factory=Lock)
 
-    def get(self, table: str) -> int | None:
-        """Return the highest version, None when it has to be looked up."""
+    def get(self, table: str, steps: int) -> int | None:
+        """Return the highest version, None when it has to be looked up, or the log went on."""
         with self._lock:
-            return self._known.get(table)
+            return self._known.get(table) if steps == self._steps else None
 
-    def learn(self, table: str, version: int) -> None:
-        """Remember what a lookup at the log's current version found."""
+    def steps(self) -> int:
+        """Return how often the log went on: to be asked before a lookup."""
         with self._lock:
-            self._known[table] = version
+            return self._steps
+
+    def learn(self, table: str, version: int, steps: int) -> None:
+        """Remember what a lookup found, unless the log went on meanwhile: it may be more by now."""
+        with self._lock:
+            if steps == self._steps:
+                self._known[table] = version
 
     def step(self, delta: Delta) -> None:
         """Follow the log by one step."""
         with self._lock:
+            self._steps += 1
             if delta.whole:
                 self._known.clear()
                 return

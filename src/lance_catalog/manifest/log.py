@@ -116,10 +116,12 @@ class ManifestLog:
             return
         replaced = latest.version <= self._latest.version
         old = Snapshot.empty() if replaced else self._snapshot
+        before = self._snapshot.table_metadata
         with storage_errors("reading the catalog"):
             dataset = self._open(latest.version)
             self._snapshot, delta = advance(old, dataset, self.uri)
-        self.heads.step(delta)
+        switched = self._snapshot.table_metadata != before
+        self.heads.step(Delta(whole=True) if switched else delta)
         self._dataset, self._latest = dataset, latest
 
     def _open(self, version: int) -> Any:
@@ -296,6 +298,8 @@ class ManifestLog:
 
 def _delta(change: Change) -> Delta:
     """Return what one's own commit changed; rows that upkeep moved along did not change."""
+    if change.table_metadata:
+        return Delta(whole=True)  # Managed versions were switched on or off.
     kept = {entry.object_id for entry in change.add if entry.object_type == VERSION_TYPE}
     gone = (entry.object_id for entry in change.remove)
     return Delta(tuple(kept), tuple(key for key in gone if key not in kept))

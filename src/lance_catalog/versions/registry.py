@@ -30,6 +30,7 @@ __all__ = [
     "is_managed",
     "key_of",
     "registered",
+    "without_floor",
 ]
 
 #: In the metadata of ``__manifest`` itself: the catalog manages the versions of its tables (I32).
@@ -63,6 +64,12 @@ def floor_of(entry: Entry) -> int:
     """Return the highest number a table may never register again, beside those it has."""
     text = entry.properties().get(FLOOR, "0")
     return int(text) if text.isdecimal() else 0
+
+
+def without_floor(entry: Entry) -> Entry:
+    """Return a table's row that knows of no such number."""
+    kept = {key: value for key, value in entry.properties().items() if key != FLOOR}
+    return Entry(entry.object_id, entry.object_type, entry.location, dump_metadata(kept))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +175,14 @@ def head(log: ManifestLog, view: Snapshot, entry: Entry, store: Store, directory
     """
     table = entry.object_id
     # What is kept in memory is of the latest version; a pinned view looks for itself.
+    steps = log.heads.steps()
     current = log.snapshot_version <= view.version
-    known = log.heads.get(table) if current else None
+    known = log.heads.get(table, steps) if current else None
     if known is None:
         files = newest_versions(store, directory)
         known = _look(log, view, table, max(files, default=0))
         if current:
-            log.heads.learn(table, known)
+            log.heads.learn(table, known, steps)
     while isinstance(view.overlay.get(key_of(table, known + 1)), Entry):
         known += 1  # Registered by an earlier member of the same batch.
     return max(known, floor_of(entry))
@@ -186,6 +194,14 @@ def _look(log: ManifestLog, view: Snapshot, table: str, newest: int) -> int:
         low = max(1, top - span)
         found = registered(log, view, table, range(low, top + 1))
         if found:
-            return max(found)
+            return _further(log, view, table, max(found), top)
         top, span = low - 1, span * 8
     return 0
+
+
+def _further(log: ManifestLog, view: Snapshot, table: str, best: int, top: int) -> int:
+    """Look on where the last number asked for was there: one commit may register many versions."""
+    while best == top:
+        top += _AHEAD + _BEHIND
+        best = max(registered(log, view, table, range(best + 1, top + 1)), default=best)
+    return best

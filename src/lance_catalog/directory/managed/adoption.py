@@ -10,11 +10,12 @@ from lance_catalog.directory.context import Context
 from lance_catalog.directory.managed.target import Target, managed_target
 from lance_catalog.directory.resolve import find_table
 from lance_catalog.identifiers import Identifier
+from lance_catalog.lifecycle.spans import Spans
 from lance_catalog.manifest import Change, Snapshot
 from lance_catalog.model import Entry
 from lance_catalog.storage.manifests import newest_versions
 from lance_catalog.versions.files import ManifestFile, manifest_files
-from lance_catalog.versions.registry import Registered
+from lance_catalog.versions.registry import Registered, floor_of
 
 __all__ = ["above", "adopt", "adopt_written", "as_registered", "from_files"]
 
@@ -42,11 +43,16 @@ def as_registered(file: ManifestFile) -> Registered:
     return Registered(file.version, file.naming, info.size, info.e_tag, info.modified_ms)
 
 
-def from_files(target: Target, after: int = 0) -> tuple[Entry, ...]:
-    """Return rows for every version that lies in storage above a number."""
+def from_files(target: Target, kept: Spans | None = None) -> tuple[Entry, ...]:
+    """Return rows for the versions that lie in storage: all, or some and what is above them."""
     files = manifest_files(target.ctx.store, f"{target.directory}/_versions")
-    kept = {file.version: file for file in files if file.version > after and file.info.size}
-    return tuple(as_registered(file).row(target.key, target.directory) for file in kept.values())
+    floor = max(floor_of(target.entry), 0 if kept is None else kept.last)
+    found = {
+        file.version: file
+        for file in files
+        if file.info.size and (file.version > floor or (kept is not None and file.version in kept))
+    }
+    return tuple(as_registered(file).row(target.key, target.directory) for file in found.values())
 
 
 def adopt_written(ctx: Context, names: Identifier) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.edge import operation
-from lance_catalog.directory.managed import switch
+from lance_catalog.directory.managed import cleanup, switch
+from lance_catalog.directory.managed.cleanup import Rule, Told, VersionCleanup
 from lance_catalog.directory.managed.switch import SwitchReport, VersionStatus
+from lance_catalog.directory.resolve import table_id
 
 __all__ = ["ManagedVersions"]
 
@@ -40,3 +42,23 @@ class ManagedVersions:
     def managed_versions_status(self) -> VersionStatus:
         """Tell whether versions are managed, and how many are registered."""
         return switch.status(self._ctx)
+
+    @operation
+    def cleanup_table_versions(
+        self,
+        id: Sequence[str] | None = None,
+        older_than: str | float | None = None,
+        keep: int | None = None,
+        dry_run: bool = False,
+        progress: Told | None = None,
+    ) -> VersionCleanup:
+        """Remove old versions of a table, or of all, and the data that only they use.
+
+        Old is what is older than ``older_than`` (as 14d, 12h, or seconds; by default 14 days) and
+        not among the newest ``keep``. The latest version stays, and what a tag or a branch relies
+        on. Managed or not; where versions are managed the registry is kept in step. ``progress``
+        is told (table, tables done, of how many).
+        """
+        names = None if id is None else table_id(self._ctx, id, "cleanup_table_versions")
+        rule = Rule.of(older_than, keep)
+        return cleanup.cleanup(self._ctx, names, rule, dry_run=dry_run, told=progress)

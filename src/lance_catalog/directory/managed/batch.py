@@ -186,8 +186,8 @@ def _declare(ctx: Context, view: Snapshot, one: Declare) -> Change:
 def _deregister(ctx: Context, view: Snapshot, one: Deregister) -> Change:
     assert one.hidden is not None
     one.entry = _live(view, one.names)
-    one.row, remove = trash.take(view, one.entry, one.hidden)
-    gone = (*remove, *leaving(ctx, view, one.entry))
+    versions = leaving(ctx, view, one.entry)
+    one.row, gone = trash.take(view, one.entry, one.hidden, versions)
     return Change(gone, (one.row.entry,), {one.row.entry.object_id: one.entry})
 
 

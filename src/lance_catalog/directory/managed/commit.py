@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.managed.adoption import adopt
+from lance_catalog.directory.managed.rows import forgetting
 from lance_catalog.directory.managed.target import Target
 from lance_catalog.errors import (
     ConcurrentModificationError,
@@ -74,7 +75,7 @@ def prepare(wanted: Sequence[tuple[Target, Asked]]) -> list[Prepared]:
     for target, asked in wanted:
         with storage_errors(f"creating version {asked.version} of '{target.key}'"):
             if target.key not in heads:
-                heads[target.key] = _ready(target)
+                heads[target.key] = target.ready()
                 if asked.version > heads[target.key] + 1 and adopt(target):
                     # Others committed without the catalog, and this one builds upon them.
                     heads[target.key] = target.now().head()
@@ -86,16 +87,6 @@ def prepare(wanted: Sequence[tuple[Target, Asked]]) -> list[Prepared]:
                 raise _exists(asked.version)
             heads[target.key] = asked.version
     return prepared
-
-
-def _ready(target: Target) -> int:
-    """Return the highest version, its manifest in place: only then may another come on top."""
-    head = target.head()
-    if head and target.file(head) is None:
-        found = target.registered(head)
-        if head in found:
-            target.put_in_place(found[head])
-    return head
 
 
 def _require_next(table: str, version: int, head: int) -> None:
@@ -210,7 +201,7 @@ def _void(one: Prepared) -> None:
         if mine is None or mine.entry is None or mine.staged != one.version.staged:
             return Change(), None
         if file is None:
-            return Change(remove=(mine.entry,)), None
+            return forgetting(view, target.key, [mine.entry]), None
         naming, info = file
         theirs = Registered(number, naming, info.size, info.e_tag, info.modified_ms)
         row = theirs.row(target.key, target.directory)

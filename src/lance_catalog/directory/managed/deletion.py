@@ -109,6 +109,9 @@ def _forget_all(
 def remove_files(target: Target, gone: Iterable[Registered]) -> None:
     """Remove the manifests of versions that are not registered any more, oldest first."""
     with storage_errors(f"deleting manifests of '{target.key}'"):
+        # The newest file tells where to look for the highest version: it must not go before that
+        # one is in place.
+        target.now().ready()
         ordered = sorted(gone, key=lambda one: one.version)
         paths = [one.final_path(target.directory) for one in ordered]
         staged = [one.staged_path(target.directory) for one in ordered]

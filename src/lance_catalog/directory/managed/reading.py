@@ -108,9 +108,18 @@ def describe(target: Target, version: int | None) -> TableVersion:
                     return _model(target, one, head)
         elif version > 0:
             known = target.registered(version).get(version)
-            if known is not None:
+            if known is not None and (version == head or _is_there(target, known)):
                 return _model(target, known, head)
     raise missing(target.ctx.store, target.directory, version)
+
+
+def _is_there(target: Target, one: Registered) -> bool:
+    """Whether Lance's own cleanup left a version: it removes manifests, and not their rows."""
+    info = target.ctx.store.head(one.final_path(target.directory))
+    if info is None:
+        target.ready()  # Or one commit registered several, and its committer died.
+        info = target.ctx.store.head(one.final_path(target.directory))
+    return info is not None and info.size > 0
 
 
 def _model(target: Target, one: Registered, head: int) -> TableVersion:

@@ -6,35 +6,74 @@ that comes (back) brings those of the manifests it has. So no id ever has rows o
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.managed.adoption import from_files
 from lance_catalog.directory.managed.target import Target
-from lance_catalog.errors import storage_errors
+from lance_catalog.errors import InvalidTableStateError, storage_errors
 from lance_catalog.identifiers import DELIMITER
 from lance_catalog.lifecycle.locations import normalise
-from lance_catalog.manifest import Snapshot
+from lance_catalog.lifecycle.spans import Spans
+from lance_catalog.manifest import Change, Snapshot
 from lance_catalog.model import Entry
 from lance_catalog.versions import registry
 
-__all__ = ["arriving", "leaving", "renamed"]
+__all__ = ["arriving", "forgetting", "leaving", "renamed"]
 
 
 def leaving(ctx: Context, view: Snapshot, entry: Entry) -> tuple[Entry, ...]:
     """Return the version rows that go with a table's row."""
     if ctx.log is None or not registry.is_managed(view.table_metadata):
         return ()
-    return tuple(registry.all_rows(ctx.log, view, entry.object_id))
+    rows = tuple(registry.all_rows(ctx.log, view, entry.object_id))
+    _finish_last(ctx, view, entry, rows)
+    return rows
 
 
-def arriving(ctx: Context, view: Snapshot, entry: Entry) -> tuple[Entry, ...]:
-    """Return the version rows that come with a table's row: of the manifests at its place."""
+def _finish_last(ctx: Context, view: Snapshot, entry: Entry, rows: Sequence[Entry]) -> None:
+    """Put the last version in place if its committer died: without its row nobody would.
+
+    Harmless whether or not the change lands: what is registered is committed. Rows that the change
+    itself drafted (negative addresses) are not.
+    """
+    place = normalise(entry.location)
+    known = [one for row in rows if row.address >= 0 and (one := registry.parse(row)) is not None]
+    if place is not None and known:
+        last = max(known, key=lambda one: one.version)
+        # Nowhere: then there is nothing to keep, and the table may go all the same.
+        with contextlib.suppress(InvalidTableStateError), storage_errors(f"leaving {place}"):
+            Target(ctx, view, entry, place).put_in_place(last)
+
+
+def arriving(
+    ctx: Context, view: Snapshot, entry: Entry, known: str | None = None
+) -> tuple[Entry, ...]:
+    """Return the version rows that come with a table's row: of the manifests at its place.
+
+    ``known``: those that it had when it left, and what came on top; any other was deleted before.
+    """
     place = normalise(entry.location)
     if ctx.log is None or place is None or not registry.is_managed(view.table_metadata):
         return ()
     with storage_errors(f"looking for the versions of '{entry.object_id}'"):
-        return from_files(Target(ctx, view, entry, place))
+        kept = None if known is None else Spans.parse(known)
+        return from_files(Target(ctx, view, entry, place), kept)
+
+
+def forgetting(view: Snapshot, table: str, rows: Sequence[Entry]) -> Change:
+    """Return the change that takes out version rows, the highest among them.
+
+    Its number is free again, and every process has it in memory: the table's own row is written
+    again, which tells them to look it up.
+    """
+    own = view.get(table)
+    if own is None or not rows:
+        return Change(remove=tuple(rows))
+    fresh = replace(own, address=-1)
+    return Change((*rows, own), (fresh,), {fresh.object_id: own})
 
 
 def renamed(

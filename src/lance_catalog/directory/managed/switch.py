@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow.compute as pc
+
 from lance_catalog.directory.context import Context
-from lance_catalog.directory.managed.adoption import above, from_files
+from lance_catalog.directory.managed.adoption import above, adopt, from_files
 from lance_catalog.directory.managed.target import Target
 from lance_catalog.errors import UnsupportedOperationError, storage_errors
 from lance_catalog.failpoints import hit
@@ -18,7 +20,16 @@ from lance_catalog.manifest.base import VERSION_TYPE
 from lance_catalog.model import Entry
 from lance_catalog.versions import registry
 
-__all__ = ["SwitchReport", "VersionStatus", "disable", "enable", "status"]
+__all__ = [
+    "SwitchReport",
+    "VersionStatus",
+    "all_rows",
+    "disable",
+    "enable",
+    "managed_tables",
+    "status",
+    "target_of",
+]
 
 _BATCH: Final = 64
 Told = Callable[[int, int], None]
@@ -51,7 +62,8 @@ def _require_log(ctx: Context, what: str) -> None:
         )
 
 
-def _tables(view: Snapshot) -> list[Entry]:
+def managed_tables(view: Snapshot) -> list[Entry]:
+    """Return the rows of the tables whose versions can be managed."""
     return [
         entry
         for entry in view.entries()
@@ -61,7 +73,8 @@ def _tables(view: Snapshot) -> list[Entry]:
     ]
 
 
-def _target(ctx: Context, view: Snapshot, entry: Entry) -> Target:
+def target_of(ctx: Context, view: Snapshot, entry: Entry) -> Target:
+    """Return a table as the registry knows it."""
     return Target(ctx, view, entry, normalise(entry.location) or "")
 
 
@@ -69,14 +82,12 @@ def status(ctx: Context) -> VersionStatus:
     """Tell whether versions are managed; counting costs a look at the registry."""
     _require_log(ctx, "versions status")
     view = ctx.exact()
-    return VersionStatus(
-        registry.is_managed(view.table_metadata), len(_tables(view)), len(_all_rows(ctx, view))
-    )
+    managed = registry.is_managed(view.table_metadata)
+    return VersionStatus(managed, len(managed_tables(view)), len(all_rows(ctx, view)))
 
 
-def _all_rows(ctx: Context, view: Snapshot) -> list[Entry]:
-    import pyarrow.compute as pc
-
+def all_rows(ctx: Context, view: Snapshot) -> list[Entry]:
+    """Return every version row of the catalog."""
     assert ctx.log is not None
     return ctx.log.version_rows(view, pc.field("object_type") == VERSION_TYPE)
 
@@ -91,8 +102,8 @@ def enable(ctx: Context, progress: Told | None = None) -> SwitchReport:
     _require_log(ctx, "versions enable")
     view = ctx.exact()
     if registry.is_managed(view.table_metadata):
-        return SwitchReport(True, len(_tables(view)), len(_all_rows(ctx, view)), False)
-    tables = _tables(view)
+        return SwitchReport(True, len(managed_tables(view)), len(all_rows(ctx, view)), False)
+    tables = managed_tables(view)
     count = 0
     for start in range(0, len(tables), _BATCH):
         part = [entry.object_id for entry in tables[start : start + _BATCH]]
@@ -104,17 +115,11 @@ def enable(ctx: Context, progress: Told | None = None) -> SwitchReport:
     hit("version.enabled")
     # Tables that came while the others were imported, and versions of those that were not.
     view = ctx.exact()
-    for entry in _tables(view):
-        target = _target(ctx, view, entry)
+    for entry in managed_tables(view):
+        target = target_of(ctx, view, entry)
         if above(target, target.head()):
-            count += _adopt(target)
-    return SwitchReport(True, len(_tables(view)), count, True)
-
-
-def _adopt(target: Target) -> int:
-    from lance_catalog.directory.managed.adoption import adopt
-
-    return adopt(target)
+            count += adopt(target)
+    return SwitchReport(True, len(managed_tables(view)), count, True)
 
 
 def _import(ctx: Context, view: Snapshot, keys: list[str]) -> tuple[Change, int]:
@@ -127,7 +132,7 @@ def _import(ctx: Context, view: Snapshot, keys: list[str]) -> tuple[Change, int]
             continue
         known = {row.object_id for row in registry.all_rows(ctx.log, view, key)}
         with storage_errors(f"looking for the versions of '{key}'"):
-            found = from_files(_target(ctx, view, entry))
+            found = from_files(target_of(ctx, view, entry))
         rows += [row for row in found if row.object_id not in known]
     return Change(add=tuple(rows)), len(rows)
 
@@ -145,9 +150,9 @@ def disable(ctx: Context, progress: Told | None = None) -> SwitchReport:
         ctx.commit(lambda now: (Change(table_metadata={registry.FLAG: None}), None))
         hit("version.disabled")
     view = ctx.exact()
-    tables = _tables(view)
+    tables = managed_tables(view)
     for number, entry in enumerate(tables, 1):
-        target = _target(ctx, view, entry)
+        target = target_of(ctx, view, entry)
         head = target.head()
         found = target.registered(head) if head else {}
         if head in found:
@@ -157,8 +162,12 @@ def disable(ctx: Context, progress: Told | None = None) -> SwitchReport:
             progress(number, len(tables))
 
     def forget(now: Snapshot) -> tuple[Change, int]:
-        rows = _all_rows(ctx, now)
-        return Change(remove=tuple(rows)), len(rows)
+        rows = all_rows(ctx, now)
+        # Without the catalog numbers begin anew where no version is left; so does the registry.
+        bound = [entry for entry in managed_tables(now) if registry.floor_of(entry)]
+        freed = tuple(registry.without_floor(entry) for entry in bound)
+        replaces = {new.object_id: old for old, new in zip(bound, freed, strict=True)}
+        return Change((*rows, *bound), freed, replaces), len(rows)
 
     count = ctx.commit(forget)
     hit("version.forgotten")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 
 from lance_catalog.directory.context import Context
@@ -69,13 +70,13 @@ class Target:
         info = store.head(final)
         if info is not None and info.size > 0:
             return info
-        staged = version.staged_path(self.directory)
-        try:
-            if staged is not None:
-                store.copy_if_absent(staged, final)
-                hit("version.healed")
-        except FileNotFoundError:
-            pass  # Somebody else put it in place and removed it, between our two looks.
+        for one in self._left_with(version):
+            staged = one.staged_path(self.directory)
+            # Gone: somebody else put it in place and removed it, between our two looks.
+            with contextlib.suppress(FileNotFoundError):
+                if staged is not None:
+                    store.copy_if_absent(staged, one.final_path(self.directory))
+                    hit("version.healed")
         info = store.head(final)
         if info is None:
             raise InvalidTableStateError(
@@ -83,6 +84,29 @@ class Target:
                 f"neither at {final} nor where it was staged; `lance-catalog check` tells more"
             )
         return info
+
+    def _left_with(self, version: Registered) -> list[Registered]:
+        """Return a version and those below that its commit registered too, lowest first.
+
+        In this order they are published: where the highest is in place, all of them are.
+        """
+        left = [version]
+        while (number := left[-1].version - 1) > 0 and self.file(number) is None:
+            below = self.registered(number).get(number)
+            staged = None if below is None else below.staged_path(self.directory)
+            if below is None or staged is None or self.ctx.store.head(staged) is None:
+                break
+            left.append(below)
+        return left[::-1]
+
+    def ready(self) -> int:
+        """Return the highest version, its manifest in place: only then may another come on top."""
+        head = self.head()
+        if head and self.file(head) is None:
+            found = self.registered(head)
+            if head in found:
+                self.put_in_place(found[head])
+        return head
 
 
 def managed_target(ctx: Context, view: Snapshot, found: FoundTable) -> Target | None:
