@@ -39,12 +39,13 @@ def pending(ctx: Context, view: Snapshot) -> set[str]:
     found: set[str] = set()
     rows = _by_table(ctx, view)
     for entry in managed_tables(view):
-        target = target_of(ctx, view, entry)
         known = rows.get(entry.object_id, [])
-        last = max(known, key=lambda one: one.version, default=None)
-        staged = None if last is None else last.staged_path(target.directory)
-        if last is not None and staged is not None and target.file(last.version) is None:
-            found.add(staged)
+        if all(one.staged is None for one in known):
+            continue
+        target = target_of(ctx, view, entry)
+        files = _files(target)
+        needed = (one.staged_path(target.directory) for one in known if one.version not in files)
+        found.update(path for path in needed if path is not None)
     return found
 
 
@@ -70,16 +71,24 @@ def _table(target: Target, rows: Sequence[Registered], older_than_ms: int) -> It
     key, known = target.key, {one.version: one for one in rows}
     files = _files(target)
     head = max(known, default=0)
-    last = known.get(head)
-    if last is not None and head not in files and last.timestamp_ms <= older_than_ms:
-        yield _last(target, last)
-    lost = sorted(version for version in known if version not in files and version != head)
+    absent = [one for one in known.values() if one.version not in files]
+    absent = [one for one in absent if one.timestamp_ms <= older_than_ms]
+    waiting = [one for one in absent if _is_staged(target, one)]
+    if waiting:
+        yield Problem(
+            Kind.UNFINISHED_VERSION,
+            key,
+            f"version {waiting[-1].version} is registered, but its manifest is not in place yet",
+            "repair puts it there, as the next read would",
+        )
+    lost = [one.version for one in absent if one not in waiting]
     if lost or len(known) < len(rows):
+        latest = ", the latest among them: never acknowledged, or deleted" if head in lost else ""
         yield Problem(
             Kind.LOST_VERSIONS,
             key,
-            f"{len(lost)} registered versions have no manifest any more, and "
-            f"{len(rows) - len(known)} are registered twice: cleaned up without the catalog",
+            f"{len(lost)} registered versions have no manifest{latest}; "
+            f"{len(rows) - len(known)} are registered twice",
             "repair removes the entries",
         )
     floor = max(head, registry.floor_of(target.entry))
@@ -109,19 +118,6 @@ def _files(target: Target) -> dict[int, ManifestFile]:
     return {file.version: file for file in files if file.info.size}
 
 
-def _last(target: Target, last: Registered) -> Problem:
-    staged = last.staged_path(target.directory)
-    what = f"version {last.version} is registered, but its manifest"
-    if staged is not None and target.ctx.store.head(staged) is not None:
-        return Problem(
-            Kind.UNFINISHED_VERSION,
-            target.key,
-            f"{what} is not in place yet",
-            "repair puts it there, as the next read would",
-        )
-    return Problem(
-        Kind.LOST_VERSIONS,
-        target.key,
-        f"{what} is nowhere: it was never acknowledged, or somebody deleted it",
-        "repair removes the entry; the version before is the latest then",
-    )
+def _is_staged(target: Target, one: Registered) -> bool:
+    staged = one.staged_path(target.directory)
+    return staged is not None and target.ctx.store.head(staged) is not None

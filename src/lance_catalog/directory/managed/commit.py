@@ -9,16 +9,19 @@ dies in between leaves rows whose manifests the next reader or writer puts in pl
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.managed.adoption import adopt
-from lance_catalog.directory.managed.rows import forgetting
 from lance_catalog.directory.managed.target import Target
+from lance_catalog.directory.managed.voiding import Prepared, void
 from lance_catalog.errors import (
+    CommitOutcomeUnknownError,
     ConcurrentModificationError,
     InvalidInputError,
+    LanceNamespaceError,
     TableNotFoundError,
     TableVersionAlreadyExistsError,
     storage_errors,
@@ -32,7 +35,9 @@ from lance_catalog.versions import registry
 from lance_catalog.versions.finalize import staged_name
 from lance_catalog.versions.registry import Registered
 
-__all__ = ["Asked", "create", "plan_rows", "prepare", "publish"]
+__all__ = ["Asked", "Prepared", "create", "plan_rows", "prepare", "publish"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +50,6 @@ class Asked:
     size: int | None = None
     e_tag: str | None = None
     metadata: Mapping[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A version that can be registered, as far as a look tells."""
-
-    target: Target
-    version: Registered
-
-    @property
-    def row(self) -> Entry:
-        return self.version.row(self.target.key, self.target.directory)
 
 
 def create(ctx: Context, wanted: Sequence[tuple[Target, Asked]]) -> list[ObjectInfo]:
@@ -158,53 +151,69 @@ def plan_rows(ctx: Context, view: Snapshot, prepared: Sequence[Prepared]) -> tup
 
 
 def publish(prepared: Sequence[Prepared]) -> list[ObjectInfo]:
-    """Put the manifests of registered versions in place, and remove what they were staged as."""
-    found = []
-    for one in prepared:
-        with storage_errors(f"finishing version {one.version.version} of '{one.target.key}'"):
-            found.append(_finish(one))
+    """Put the manifests of registered versions in place, and remove what they were staged as.
+
+    From here on they are committed: whoever reads next puts them in place, if we cannot. So a
+    failure is not known to be one.
+    """
+    try:
+        found = _put_all(prepared)
+    except ConcurrentModificationError:
+        raise
+    except LanceNamespaceError as error:
+        raise CommitOutcomeUnknownError(
+            f"{error} The version is registered, and the next read of the table puts its manifest "
+            "in place if this call did not: look before you retry."
+        ) from error
     hit("version.copied")
     staged = [one.version.staged_path(one.target.directory) for one in prepared]
-    prepared[0].target.ctx.store.delete([path for path in staged if path is not None])
+    try:
+        with storage_errors("removing staged manifests"):
+            prepared[0].target.ctx.store.delete([path for path in staged if path is not None])
+    except LanceNamespaceError as error:
+        log.warning("staged manifests are left for `lance-catalog repair`: %s", error)
     hit("version.staging_deleted")
     return found
 
 
-def _finish(one: Prepared) -> ObjectInfo:
+def _put_all(prepared: Sequence[Prepared]) -> list[ObjectInfo]:
+    if len(prepared) > 1:
+        taken = [one for one in prepared if _is_taken(one)]
+        if taken and void(prepared):
+            raise _exists(taken[0].version.version)
+    return [_put(one, alone=len(prepared) == 1) for one in prepared]
+
+
+def _is_taken(one: Prepared) -> bool:
+    """Whether a writer that ignores the catalog took the name while we registered it."""
+    store, directory = one.target.ctx.store, one.target.directory
+    with storage_errors(f"looking for version {one.version.version} of '{one.target.key}'"):
+        there = store.get(one.version.final_path(directory))
+        staged = None if there is None else store.get(one.version.staged_path(directory) or "")
+        # Without the staged one a reader put it in place, and somebody tidied up.
+        return staged is not None and there != staged
+
+
+def _put(one: Prepared, *, alone: bool) -> ObjectInfo:
     store, directory = one.target.ctx.store, one.target.directory
     final, staged = one.version.final_path(directory), one.version.staged_path(directory)
     assert staged is not None
     first = True
-    # A reader may have put it in place, and somebody tidied up.
-    with contextlib.suppress(FileNotFoundError):
-        first = store.copy_if_absent(staged, final)
-    info = store.head(final)
-    if first and info is not None:
+    with storage_errors(f"finishing version {one.version.version} of '{one.target.key}'"):
+        # A reader may have put it in place, and somebody tidied up.
+        with contextlib.suppress(FileNotFoundError):
+            first = store.copy_if_absent(staged, final)
+        info = store.head(final)
+        if first and info is not None:
+            return info
+        same = info is not None and store.get(final) == (store.get(staged) or store.get(final))
+    if same and info is not None:
         return info
-    if info is None or store.get(final) != (store.get(staged) or store.get(final)):
-        _void(one)
+    void([one])
+    if alone:
         raise _exists(one.version.version)
-    return info
-
-
-def _void(one: Prepared) -> None:
-    """Take back a row whose name a writer that ignores the catalog took at the same moment.
-
-    What lies under the name is the version, for every reader; so the row tells of that.
-    """
-    target, number = one.target, one.version.version
-    file = target.file(number)
-
-    def plan(view: Snapshot) -> tuple[Change, None]:
-        now = Target(target.ctx, view, target.entry, target.directory).registered(number)
-        mine = now.get(number)
-        if mine is None or mine.entry is None or mine.staged != one.version.staged:
-            return Change(), None
-        if file is None:
-            return forgetting(view, target.key, [mine.entry]), None
-        naming, info = file
-        theirs = Registered(number, naming, info.size, info.e_tag, info.modified_ms)
-        row = theirs.row(target.key, target.directory)
-        return Change((mine.entry,), (row,)), None
-
-    target.ctx.commit(plan)
+    raise CommitOutcomeUnknownError(
+        f"version {one.version.version} of '{one.target.key}' was written by a writer that ignores "
+        "the catalog, at the same moment as this batch registered it: the other tables of the "
+        "batch may have their versions. Look at each before you retry."
+    )
