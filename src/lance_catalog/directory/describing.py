@@ -8,6 +8,7 @@ import lance
 
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.first_version import has_versions
+from lance_catalog.directory.managed.target import put_in_place
 from lance_catalog.directory.operations.access import checkout
 from lance_catalog.directory.resolve import FoundTable
 from lance_catalog.errors import InvalidTableStateError, storage_errors
@@ -40,6 +41,7 @@ def open_dataset(
     text = format_text(found.names)
     uri = ctx.store.uri_of(found.location)
     options = dict(ctx.store.lance_options) or None
+    put_in_place(ctx, found)
     if is_declared(ctx, found.location):
         raise InvalidTableStateError(
             f"table '{text}' is declared but has no data yet; create_table writes it"

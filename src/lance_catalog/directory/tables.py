@@ -18,6 +18,7 @@ from lance_catalog.directory.layout import (
     RESERVED_BODY,
 )
 from lance_catalog.directory.managed.adoption import adopt_written
+from lance_catalog.directory.managed.target import put_in_place
 from lance_catalog.directory.namespaces import normal_mode
 from lance_catalog.directory.places import claimed_place, claimed_to_fill, require_free, taken
 from lance_catalog.directory.resolve import FoundTable, find_table
@@ -147,6 +148,7 @@ def _create_over(
     given = check_user_properties(properties)
     place = found.location
     with storage_errors(f"looking at '{format_text(found.names)}'"):
+        put_in_place(ctx, found)
         declared = not first_version.has_versions(ctx.store, place)
     if declared:
         # Without a row the directory is what makes the table, so it stays in sight.

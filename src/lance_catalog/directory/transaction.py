@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,12 +22,13 @@ from lance_catalog.directory.context import Context
 from lance_catalog.directory.edge import operation
 from lance_catalog.directory.layout import RESERVED, RESERVED_BODY, fresh_directory
 from lance_catalog.directory.managed import batch
+from lance_catalog.directory.managed.adoption import above, adopt
 from lance_catalog.directory.managed.commit import Asked
-from lance_catalog.directory.managed.reading import describe, list_page
+from lance_catalog.directory.managed.reading import describe
 from lance_catalog.directory.managed.target import Target, managed_target
 from lance_catalog.directory.places import require_free
 from lance_catalog.directory.requests import parse
-from lance_catalog.directory.resolve import find_table, require_table, table_id
+from lance_catalog.directory.resolve import require_table, table_id
 from lance_catalog.errors import (
     CommitOutcomeUnknownError,
     ConcurrentModificationError,
@@ -38,6 +39,8 @@ from lance_catalog.errors import (
 )
 from lance_catalog.identifiers import Identifier, check_new_name, format_text
 from lance_catalog.model import check_user_properties
+from lance_catalog.versions.contents import contents_of, only_in
+from lance_catalog.versions.finalize import staged_name
 from lance_catalog.versions.registry import is_managed
 
 if TYPE_CHECKING:
@@ -59,6 +62,7 @@ class _Collector:
     target: Target | None
     base: int
     staged: list[Asked] = field(default_factory=list)
+    closed: bool = False
 
     def namespace_id(self) -> str:
         return "lance-catalog transaction"
@@ -79,7 +83,15 @@ class _Collector:
     @operation
     def create_table_version(self, request: Any) -> Any:
         asked = parse(request, ln.CreateTableVersionRequest)
+        if self.closed:
+            raise InvalidInputError(
+                f"the transaction in which '{format_text(self.names)}' was opened has ended, so "
+                "nothing would publish this; open the table anew"
+            )
         if asked.version != self.base + len(self.staged) + 1:
+            # It can never land, and Lance would leave it.
+            name = staged_name(asked.manifest_path)
+            self.ctx.store.delete([f"{self.directory}/_versions/{name}"])
             raise ConcurrentModificationError(f"version {asked.version} is not the next")
         self.staged.append(
             Asked(
@@ -96,17 +108,19 @@ class _Collector:
     def list_table_versions(self, request: Any) -> Any:
         if self.target is None:
             return {"versions": []}
-        found, _ = list_page(self.target, descending=True, limit=1, page_token=None)
-        return {"versions": [one.model_dump(exclude_none=True) for one in found]}
+        # As of the moment at which the transaction began, whatever came on top since.
+        found = describe(self.target, self.base)
+        return {"versions": [found.model_dump(exclude_none=True)]}
 
     @operation
     def describe_table_version(self, request: Any) -> Any:
         asked = parse(request, ln.DescribeTableVersionRequest)
-        for one in self.staged:
-            if one.version == asked.version:
-                return _told(one)
-        if self.target is None:
-            raise InvalidInputError("the table is being created")
+        if self.target is None or (asked.version or 0) > self.base:
+            # Lance puts in place what it is told of, and then everybody sees it.
+            raise InvalidInputError(
+                f"version {asked.version} of '{format_text(self.names)}' is not published yet: "
+                "tags, restore and compaction of what a transaction wrote come after it"
+            )
         found = describe(self.target, asked.version)
         return {"version": found.model_dump(exclude_none=True)}
 
@@ -194,7 +208,7 @@ class Transaction:
         collector = self._collector(names)
         if handle is None and collector.target is not None:
             handle = self.open(names)
-        with storage_errors(f"writing '{format_text(names)}'"):
+        with self._conflicts(names, collector), storage_errors(f"writing '{format_text(names)}'"):
             if handle is None:
                 handle = lance.write_dataset(
                     data,
@@ -207,6 +221,20 @@ class Transaction:
                 handle = lance.write_dataset(data, handle, mode=mode, **how)
         self._handles[names] = handle
         return handle
+
+    @contextlib.contextmanager
+    def _conflicts(self, names: Identifier, collector: _Collector) -> Iterator[None]:
+        """Raise 14 for a failure because somebody changed the table since the transaction began."""
+        try:
+            yield
+        except LanceNamespaceError as error:
+            target = collector.target
+            # What somebody committed without the catalog is registered by this, for the next try.
+            if target is None or (target.now().head() == collector.base and not adopt(target)):
+                raise
+            raise ConcurrentModificationError(
+                f"'{format_text(names)}' was changed since the transaction began; retry"
+            ) from error
 
     def deregister(self, id: Sequence[str]) -> None:
         """Take a table out of the catalog with the rest, its data kept."""
@@ -226,11 +254,19 @@ class Transaction:
                     f"'{format_text(names)}' is not in the manifest; `lance-catalog migrate` "
                     "registers it"
                 )
-            latest = list_page(target, descending=True, limit=1, page_token=None)[0]
-            base = latest[0].version if latest else 0
+            with storage_errors(f"looking at '{format_text(names)}'"):
+                base = target.head()
+                if base:
+                    target.ready()
+                elif above(target, 0):
+                    # Not of the moment at which this began: registered since, or by nobody.
+                    adopt(target)
+                    raise ConcurrentModificationError(
+                        f"'{format_text(names)}' was written to since the transaction began; retry"
+                    )
             place = found.location
             self._tables[names] = _Collector(
-                self._ctx, names, place, target if latest else None, base
+                self._ctx, names, place, target if base else None, base
             )
         return self._tables[names]
 
@@ -253,6 +289,7 @@ class Transaction:
         """Publish everything at once; 14 when one of the tables changed: then nothing is."""
         if self._ended:
             raise InvalidInputError("the transaction has ended; begin another")
+        self._close()
         operations: list[batch.Operation] = [
             batch.Declare(names, given, self._tables[names].directory)
             for names, given in self._made.items()
@@ -263,7 +300,7 @@ class Transaction:
         try:
             if operations:
                 batch.carry_out(self._ctx, operations)
-        except CommitOutcomeUnknownError:
+        except batch.UNDECIDED:
             self._ended = True
             raise
         except LanceNamespaceError:
@@ -276,33 +313,41 @@ class Transaction:
         if self._ended:
             return
         self._ended = True
+        self._close()
         for names, collector in self._tables.items():
             with contextlib.suppress(LanceNamespaceError, OSError):
                 self._remove(names, collector)
 
+    def _close(self) -> None:
+        for collector in self._tables.values():
+            collector.closed = True
+
     def _remove(self, names: Identifier, collector: _Collector) -> None:
         store, place = self._ctx.store, collector.directory
         if names in self._made:
-            # Nobody knows the place but us.
-            if find_table(self._ctx, self._ctx.exact(), names) is None:
+            # Nobody knows the place but us; the name may be somebody else's by now.
+            if not self._ctx.exact().at_location(place):
                 store.delete_tree(place)
             return
-        staged = [one.manifest_path.rsplit("/", 1)[-1] for one in collector.staged]
-        paths = [f"{place}/_versions/{name}" for name in staged]
-        handle = self._handles.get(names)
-        if handle is not None and collector.staged and collector.target is not None:
-            paths += _fresh_files(handle, place, collector)
-        store.delete(paths)
+        staged = {
+            one.version: f"{place}/_versions/{one.manifest_path.rsplit('/', 1)[-1]}"
+            for one in collector.staged
+        }
+        bodies = {version: store.get(path) for version, path in staged.items()}
+        # From here on nobody can put them in place any more.
+        store.delete(staged.values())
+        if any(_is_in_place(collector, version, body) for version, body in bodies.items()):
+            return  # Somebody did before: a reader of a moment in which they were registered.
+        base = None if collector.target is None else collector.target.file(collector.base)
+        if base is not None:
+            made = [contents_of(body, version) for version, body in bodies.items() if body]
+            store.delete(only_in(store, place, made, base[1]))
 
 
-def _fresh_files(handle: Any, place: str, collector: _Collector) -> list[str]:
-    """Return the data files that only the versions kept back name."""
-    options = dict(collector.ctx.store.lance_options) or None
-    uri = collector.ctx.store.uri_of(place)
-    before = lance.dataset(uri, version=collector.base, storage_options=options)
-    known = {file.path for part in before.get_fragments() for file in part.metadata.files}
-    fresh = {file.path for part in handle.get_fragments() for file in part.metadata.files}
-    return [f"{place}/data/{path}" for path in fresh - known]
+def _is_in_place(collector: _Collector, version: int, body: bytes | None) -> bool:
+    """Whether what was staged is a version after all."""
+    file = None if collector.target is None else collector.target.file(version)
+    return file is not None and collector.ctx.store.get(file[1].path) == body
 
 
 def run(catalog: DirectoryNamespace, work: Callable[[Transaction], T], retries: int = 5) -> T:

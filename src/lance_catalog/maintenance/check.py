@@ -50,11 +50,16 @@ def check(ctx: Context, *, grace_seconds: float = 3600.0) -> Report:
 
 
 def _tidy(ctx: Context, view: Snapshot, problems: list[Problem]) -> Iterator[Problem]:
-    """Yield findings, without the staged files that a registered version still needs."""
+    """Yield findings, without the files that a registered version still needs.
+
+    That is what it was staged as, and the data of a table whose first version that is.
+    """
     strays = [problem for problem in problems if problem.kind is Kind.STRAY_FILES]
     needed = check_versions.pending(ctx, view) if strays and ctx.log is not None else set()
+    data = tuple(path.rsplit("/_versions/", 1)[0] + "/data/" for path in needed)
     for problem in problems:
-        paths = tuple(path for path in problem.paths if path not in needed)
+        kept = (path for path in problem.paths if path not in needed)
+        paths = tuple(path for path in kept if not path.startswith(data))
         if paths == problem.paths:
             yield problem
         elif paths:

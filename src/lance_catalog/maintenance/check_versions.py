@@ -34,9 +34,8 @@ def check(ctx: Context, view: Snapshot, older_than_ms: int) -> list[Problem]:
 
 def pending(ctx: Context, view: Snapshot) -> set[str]:
     """Return the staged manifests that registered versions still need: nobody may tidy them up."""
-    if not registry.is_managed(view.table_metadata):
-        return set()
     found: set[str] = set()
+    # Also where versions are not managed any more, but the rows are still there.
     rows = _by_table(ctx, view)
     for entry in managed_tables(view):
         known = rows.get(entry.object_id, [])

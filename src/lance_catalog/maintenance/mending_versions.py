@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.managed.adoption import adopt as adopt_versions
 from lance_catalog.directory.managed.adoption import as_registered
-from lance_catalog.directory.managed.cleanup import held_versions, open_plain
+from lance_catalog.directory.managed.cleanup import open_plain
+from lance_catalog.directory.managed.deletion import held_versions
 from lance_catalog.directory.managed.rows import forgetting
 from lance_catalog.directory.managed.switch import all_rows
 from lance_catalog.directory.managed.target import Target, managed_target
 from lance_catalog.directory.resolve import FoundTable, find_table
+from lance_catalog.errors import InvalidTableStateError
 from lance_catalog.identifiers import decode, split_key
 from lance_catalog.maintenance.findings import Problem
 from lance_catalog.manifest import Change, Snapshot
 from lance_catalog.model import Entry
 from lance_catalog.versions import registry
 from lance_catalog.versions.files import manifest_files
+from lance_catalog.versions.registry import Registered
 
 __all__ = ["adopt_foreign", "finish_deletion", "finish_version", "forget_lost", "forget_orphans"]
 
@@ -27,7 +32,15 @@ def _found(ctx: Context, problem: Problem, view: Snapshot) -> tuple[FoundTable, 
 
 
 def forget_orphans(ctx: Context, problem: Problem) -> None:
-    """Remove the version rows of what is no managed table."""
+    """Remove the version rows of what is no managed table.
+
+    Of a table whose versions were managed until a moment ago the last one is put in place first.
+    """
+    view = ctx.exact()
+    found = find_table(ctx, view, decode(problem.subject))
+    if found is not None and found.entry is not None:
+        with contextlib.suppress(InvalidTableStateError):
+            _finish(Target(ctx, view, found.entry, found.location))
 
     def plan(view: Snapshot) -> tuple[Change, None]:
         if _found(ctx, problem, view) is not None:
@@ -42,7 +55,26 @@ def finish_version(ctx: Context, problem: Problem) -> None:
     """Put the manifest of the latest version in place."""
     found = _found(ctx, problem, ctx.exact())
     if found is not None:
-        found[1].ready()
+        _finish(found[1])
+
+
+def _finish(target: Target) -> None:
+    """Put the last version in place, and remove what it was staged as."""
+    assert target.ctx.log is not None
+    target.ready()
+    folder = f"{target.directory}/_versions"
+    rows = map(registry.parse, registry.all_rows(target.ctx.log, target.view, target.key))
+    staged = {one.staged: one for one in rows if one is not None and one.staged is not None}
+    names = (info.path.rsplit("/", 1)[-1] for info in target.ctx.store.list_level(folder).objects)
+    done = [name for name in names if name in staged and _is_in_place(target, staged[name])]
+    target.ctx.store.delete([f"{folder}/{name}" for name in done])
+
+
+def _is_in_place(target: Target, one: Registered) -> bool:
+    """Whether what lies under the final name is what was staged, and not another's."""
+    file, staged = target.file(one.version), one.staged_path(target.directory)
+    store = target.ctx.store
+    return file is not None and staged is not None and store.get(file[1].path) == store.get(staged)
 
 
 def forget_lost(ctx: Context, problem: Problem) -> None:

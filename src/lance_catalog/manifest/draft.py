@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
+from lance_catalog.manifest.base import VERSION_TYPE
 from lance_catalog.manifest.change import Change
 from lance_catalog.manifest.overlay import Layer
 from lance_catalog.manifest.snapshot import Snapshot
@@ -26,8 +27,10 @@ class Draft:
 
     def __init__(self, base: Snapshot) -> None:
         self._layer = Layer()
-        self.view = replace(base, overlay=base.overlay.under(self._layer))
         self._removed: dict[int, Entry] = {}
+        self.view = replace(
+            base, overlay=base.overlay.under(self._layer), gone=(*base.gone, self._removed)
+        )
         self._added: dict[str, tuple[Entry, Entry | None]] = {}
 
     def apply(self, change: Change) -> None:
@@ -38,11 +41,14 @@ class Draft:
             mine = self._own(source)
             carried[key] = source if mine is None else mine[1]
         for entry in change.remove:
-            if self._own(entry) is not None:
+            own = self._own(entry) is not None
+            if own:
                 del self._added[entry.object_id]
             else:
                 self._removed[entry.address] = entry
-            self._layer.set(entry.object_id, None)
+            if own or entry.object_type != VERSION_TYPE:
+                # A stored version is not held; and a table of that very id may be: `t$5` is both.
+                self._layer.set(entry.object_id, None)
         for entry in change.add:
             placed = replace(entry, address=-next(_numbers))
             self._added[entry.object_id] = (placed, carried.get(entry.object_id))

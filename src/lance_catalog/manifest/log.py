@@ -156,7 +156,10 @@ class ManifestLog:
             return self._latest.version
 
     def version_rows(self, view: Snapshot, condition: pc.Expression) -> list[Entry]:
-        """Return the rows of table versions that meet a condition, at a snapshot's version."""
+        """Return the rows of table versions that meet a condition, at a snapshot's version.
+
+        Without those that a draft took out; those that it added are in its overlay only.
+        """
         if view.version == 0:
             return []
         with storage_errors("reading the catalog"):
@@ -165,7 +168,8 @@ class ManifestLog:
                 filter=condition & (pc.field("object_type") == VERSION_TYPE),
                 with_row_address=True,
             )
-            return entries_of(rows.to_table())
+            found = entries_of(rows.to_table())
+        return [row for row in found if not any(row.address in gone for gone in view.gone)]
 
     def dataset(self) -> Any:
         """Return Lance's handle at the latest version, or None when there is no manifest yet."""
@@ -287,9 +291,14 @@ class ManifestLog:
             if self._latest.version != view.version:
                 return
             if landed.snapshot is None or self._dataset is None:
-                dataset = self._open(landed.latest.version)
-                self._snapshot = landed.snapshot or advance(self._snapshot, dataset, self.uri)[0]
-                self._dataset = dataset
+                try:
+                    dataset = self._open(landed.latest.version)
+                    adopted = landed.snapshot or advance(self._snapshot, dataset, self.uri)[0]
+                except (OSError, ValueError, RuntimeError) as error:
+                    # It has landed, whatever we can read of it now; the next look reads it anew.
+                    log.warning("reading back version %s: %s", landed.latest.version, error)
+                    return
+                self._snapshot, self._dataset = adopted, dataset
             else:
                 self._snapshot = landed.snapshot
             self.heads.step(_delta(change))

@@ -12,13 +12,16 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from lance_catalog.errors import (
+    InternalError,
     InvalidInputError,
+    TableNotFoundError,
     TableVersionNotFoundError,
     UnsupportedOperationError,
     storage_errors,
 )
 from lance_catalog.manifest.author import WHO
 from lance_catalog.manifest.change import Change
+from lance_catalog.manifest.heads import Delta
 from lance_catalog.manifest.indexed import PointView
 from lance_catalog.manifest.log import ManifestLog
 from lance_catalog.manifest.reading import advance
@@ -27,7 +30,7 @@ from lance_catalog.manifest.snapshot import Snapshot
 from lance_catalog.storage.manifests import newest_versions
 from lance_catalog.storage.port import Store
 
-__all__ = ["PastLog", "Point", "point_of", "points", "resolve_point"]
+__all__ = ["PastLog", "Point", "point_of", "points", "read_at", "resolve_point", "step_to"]
 
 T = TypeVar("T")
 
@@ -120,6 +123,25 @@ def _text(point: Point) -> str:
     return datetime.fromtimestamp(point.timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
+def read_at(log: ManifestLog, version: int, before: Snapshot | None = None) -> Snapshot:
+    """Return the catalog at a version; 11 when retention has begun to remove its files."""
+    return step_to(log, version, before)[0]
+
+
+def step_to(
+    log: ManifestLog, version: int, before: Snapshot | None = None
+) -> tuple[Snapshot, Delta]:
+    """As :func:`read_at`, with what changed since an earlier one."""
+    try:
+        with storage_errors(f"reading version {version} of the catalog"):
+            return advance(before or Snapshot.empty(), log.opened(version), log.uri)
+    except (InternalError, TableNotFoundError, TableVersionNotFoundError) as error:
+        there = [other for other in points(log) if other > version]
+        if not there:
+            raise
+        raise _gone(log, f"version {version}", there) from error
+
+
 class PastLog(ManifestLog):
     """The log at one of its versions: everything can be read, nothing changed."""
 
@@ -132,8 +154,7 @@ class PastLog(ManifestLog):
         with self._lock:
             if self._pinned is None:
                 version = resolve_point(self, self._asked)
-                with storage_errors("reading the catalog"):
-                    self._pinned, _ = advance(Snapshot.empty(), self.opened(version), self.uri)
+                self._pinned = read_at(self, version)
             return self._pinned
 
     def glance(self, max_age: float = 0.0) -> PointView:

@@ -7,7 +7,7 @@ Rows of type ``table_version`` are not held: there may be millions, and no listi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,6 +41,8 @@ class Snapshot:
     overlay: Overlay
     fragments: Mapping[int, FragmentState]
     table_metadata: Mapping[str, str]
+    #: Addresses of rows that drafts took out; for those that are not held here.
+    gone: tuple[Container[int], ...] = ()
 
     @classmethod
     def empty(cls) -> Snapshot:
@@ -114,7 +116,8 @@ class Snapshot:
 
     def _in_overlay(self, key: str) -> Iterator[Entry]:
         entry = self.overlay.get(key)
-        if isinstance(entry, Entry):
+        # A draft holds the versions it registers; no listing wants those either.
+        if isinstance(entry, Entry) and entry.object_type != VERSION_TYPE:
             yield entry
 
     def descendants(self, parent: str) -> Iterator[Entry]:

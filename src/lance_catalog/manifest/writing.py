@@ -228,6 +228,8 @@ class Attempt:
             return None
         layer = Layer()
         for entry in change.remove:
+            if entry.object_type == VERSION_TYPE:
+                continue  # Not held; and a table of that very id may be: `t$5` is both.
             if entry.object_id in self.view.base.duplicates:
                 return None
             layer.set(entry.object_id, None)

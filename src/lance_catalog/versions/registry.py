@@ -23,11 +23,13 @@ from lance_catalog.storage.port import Store
 
 __all__ = [
     "FLAG",
+    "ROWS",
     "Registered",
     "all_rows",
     "floor_of",
     "head",
     "is_managed",
+    "keeps_rows",
     "key_of",
     "registered",
     "without_floor",
@@ -35,6 +37,8 @@ __all__ = [
 
 #: In the metadata of ``__manifest`` itself: the catalog manages the versions of its tables (I32).
 FLAG: Final = "table_version_management"
+#: Beside it, from before the first row on: whoever drops or renames a table keeps its rows right.
+ROWS: Final = "lance_catalog.version_rows"
 #: In a table's row: no version up to this one may be registered again.
 FLOOR: Final = "lance_catalog.version_floor"
 
@@ -53,6 +57,11 @@ _BEHIND: Final = 14
 def is_managed(metadata: Mapping[str, str]) -> bool:
     """Whether the metadata of the manifest says that versions are managed."""
     return metadata.get(FLAG, "").lower() == "true"
+
+
+def keeps_rows(metadata: Mapping[str, str]) -> bool:
+    """Whether there may be rows of versions: where they are managed, and soon will be."""
+    return is_managed(metadata) or ROWS in metadata
 
 
 def key_of(table: str, version: int) -> str:
@@ -183,9 +192,14 @@ def head(log: ManifestLog, view: Snapshot, entry: Entry, store: Store, directory
         known = _look(log, view, table, max(files, default=0))
         if current:
             log.heads.learn(table, known, steps)
-    while isinstance(view.overlay.get(key_of(table, known + 1)), Entry):
+    while _is_drafted(view, key_of(table, known + 1)):
         known += 1  # Registered by an earlier member of the same batch.
     return max(known, floor_of(entry))
+
+
+def _is_drafted(view: Snapshot, key: str) -> bool:
+    entry = view.overlay.get(key)
+    return isinstance(entry, Entry) and entry.object_type == VERSION_TYPE
 
 
 def _look(log: ManifestLog, view: Snapshot, table: str, newest: int) -> int:

@@ -22,8 +22,11 @@ __all__ = ["above", "adopt", "adopt_written", "as_registered", "from_files"]
 
 def above(target: Target, head: int) -> list[Registered]:
     """Return the versions that lie above the highest registered one, lowest first."""
-    if not target.ctx.store.remote:
-        # One look where there is nothing: names are asked for, not listed.
+    if target.ctx.settings.as_of is not None:
+        return []  # What lies there now says nothing of then.
+    if not target.ctx.store.remote and head and target.file(head) is not None:
+        # One look where there is nothing: names are asked for, not listed. Without the highest
+        # itself others have cleaned up behind our back, and numbers may be missing.
         found: list[Registered] = []
         while (file := target.file(head + len(found) + 1)) is not None:
             naming, info = file

@@ -10,20 +10,24 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.layout import RESERVED, RESERVED_BODY, fresh_directory
 from lance_catalog.directory.managed.commit import Asked, Prepared, plan_rows, prepare, publish
 from lance_catalog.directory.managed.deletion import Deletion, plan_deletion, remove_files
+from lance_catalog.directory.managed.lineage import Lineage
 from lance_catalog.directory.managed.rows import leaving
 from lance_catalog.directory.managed.target import Target
 from lance_catalog.directory.marking import mark_v1
 from lance_catalog.directory.places import require_free
-from lance_catalog.directory.resolve import find_table, lookup, require_table
+from lance_catalog.directory.resolve import lookup, require_table
 from lance_catalog.errors import (
     CommitOutcomeUnknownError,
     ConcurrentModificationError,
+    InternalError,
     LanceNamespaceError,
+    ServiceUnavailableError,
     TableNotFoundError,
     storage_errors,
 )
@@ -38,7 +42,7 @@ from lance_catalog.model import Entry, Kind, dump_metadata
 from lance_catalog.storage.port import ObjectInfo
 from lance_catalog.versions.registry import Registered
 
-__all__ = ["Declare", "Delete", "Deregister", "Operation", "Version", "carry_out"]
+__all__ = ["UNDECIDED", "Declare", "Delete", "Deregister", "Operation", "Version", "carry_out"]
 
 
 @dataclass
@@ -69,6 +73,7 @@ class Delete:
     ignore_missing: bool = True
     force: bool = False
     gone: list[Registered] = field(default_factory=list)
+    lineage: Lineage | None = None
 
 
 @dataclass
@@ -82,6 +87,8 @@ class Deregister:
 
 
 Operation = Declare | Version | Delete | Deregister
+#: After these nobody knows whether a batch was committed.
+UNDECIDED: Final = (CommitOutcomeUnknownError, InternalError, ServiceUnavailableError)
 
 
 def carry_out(ctx: Context, operations: Sequence[Operation]) -> None:
@@ -92,7 +99,7 @@ def carry_out(ctx: Context, operations: Sequence[Operation]) -> None:
         _prepare(ctx, operations)
         hit("version.staged")
         ctx.commit(lambda view: (_plan(ctx, view, operations), None))
-    except CommitOutcomeUnknownError:
+    except UNDECIDED:
         raise  # It may have landed: what it points at must stay.
     except LanceNamespaceError:
         ctx.store.delete(f"{place}/{RESERVED}" for place in reserved)
@@ -142,6 +149,10 @@ def _prepare(ctx: Context, operations: Sequence[Operation]) -> None:
     for one, prepared in zip(wanted, prepare(pairs), strict=True):
         one.prepared = prepared
     for other in operations:
+        if isinstance(other, Delete):
+            found = require_table(ctx, view, other.names)
+            if found.entry is not None:
+                other.lineage = Lineage.of(Target(ctx, view, found.entry, found.location))
         if isinstance(other, Deregister):
             drop_id = new_drop_id(encode(other.names))
             other.hidden = Hidden(drop_id, HiddenState.DEREGISTERED, ctx.clock())
@@ -195,13 +206,11 @@ def _finish(ctx: Context, operations: Sequence[Operation]) -> None:
     made = [one for one in operations if isinstance(one, Version)]
     if made:
         prepared = [one.prepared for one in made if one.prepared is not None]
-        for one, info in zip(made, publish(prepared), strict=True):
+        whole = len(made) == len(operations)
+        for one, info in zip(made, publish(prepared, whole=whole), strict=True):
             one.made = info
     for other in operations:
         if isinstance(other, Deregister) and other.row is not None:
             mark_v1(ctx, other.row)
-        if isinstance(other, Delete) and other.gone:
-            found = find_table(ctx, ctx.exact(), other.names)
-            if found is not None and found.entry is not None:
-                target = Target(ctx, ctx.exact(), found.entry, found.location)
-                remove_files(target, other.gone)
+        if isinstance(other, Delete) and other.gone and other.lineage is not None:
+            remove_files(other.lineage, other.gone)

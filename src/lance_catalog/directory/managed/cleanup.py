@@ -8,6 +8,7 @@ deleted. What Lance kept all the same (tagged meanwhile) is registered again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ import lance
 from lance_catalog.config import parse_duration_ms
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.describing import is_declared
+from lance_catalog.directory.managed.deletion import held_versions
+from lance_catalog.directory.managed.lineage import Lineage
 from lance_catalog.directory.managed.target import Target, managed_target
 from lance_catalog.directory.resolve import FoundTable, find_table, require_table, tables_in
 from lance_catalog.errors import (
@@ -32,10 +35,12 @@ from lance_catalog.versions import registry
 from lance_catalog.versions.files import manifest_files
 from lance_catalog.versions.registry import Registered
 
-__all__ = ["CleanedTable", "Rule", "VersionCleanup", "cleanup", "held_versions", "open_plain"]
+__all__ = ["CleanedTable", "Rule", "VersionCleanup", "cleanup", "open_plain"]
 
 #: What Lance itself takes when nothing is said.
 DEFAULT_AGE: Final = "14d"
+#: How many versions are deleted at a time: on a disk others may wait for it.
+_CHUNK: Final = 64
 Told = Callable[[Identifier, int, int], None]
 
 
@@ -140,8 +145,7 @@ def _clean(ctx: Context, names: Identifier, rule: Rule, *, dry_run: bool) -> Cle
     if is_declared(ctx, found.location):
         return CleanedTable(names, 0, None, 0)
     with storage_errors(f"cleaning up '{format_text(names)}'"):
-        if target is not None:
-            target.ready()
+        lineage = None if target is None else Lineage.of(target)
         files = _files(ctx, found)
         known = files if target is None else _registered(target)
         dataset = open_plain(ctx, found)
@@ -153,21 +157,29 @@ def _clean(ctx: Context, names: Identifier, rule: Rule, *, dry_run: bool) -> Cle
         gone = sorted({*chosen, *lost})
         left = min(version for version in files if version not in chosen)
         if dry_run or not gone:
-            freed = None if dry_run else 0
-            return CleanedTable(names, len(gone), left, freed, len(old) - len(chosen))
+            nothing = None if dry_run else 0
+            return CleanedTable(names, len(gone), left, nothing, len(old) - len(chosen))
         rows = [] if target is None else _forget(target, gone)
         hit("version.cleanup_forgotten")
-        stats = None
-        if chosen:
-            stats = dataset.cleanup_old_versions(
-                versions=chosen, error_if_tagged_old_versions=False
-            )
+        freed = _delete(dataset, chosen, lineage)
         hit("version.cleanup_deleted")
         kept = {version for version in _files(ctx, found) if version in chosen}
         if target is not None and kept:
             _remember(target, [row for row in rows if row.version in kept])
-        freed = 0 if stats is None else int(stats.bytes_removed)
         return CleanedTable(names, len(gone) - len(kept), left, freed, len(old) - len(chosen))
+
+
+def _delete(dataset: Any, chosen: Sequence[int], lineage: Lineage | None) -> int:
+    """Let Lance delete versions; return how many bytes that freed."""
+    freed = 0
+    for start in range(0, len(chosen), _CHUNK):
+        part = list(chosen[start : start + _CHUNK])
+        with nullcontext(True) if lineage is None else lineage.held() as same:
+            if not same:
+                break  # Dropped meanwhile, or another table by now.
+            stats = dataset.cleanup_old_versions(versions=part, error_if_tagged_old_versions=False)
+            freed += int(stats.bytes_removed)
+    return freed
 
 
 def open_plain(ctx: Context, found: FoundTable) -> Any:
@@ -186,15 +198,6 @@ def _registered(target: Target) -> dict[int, int]:
     assert target.ctx.log is not None
     rows = registry.all_rows(target.ctx.log, target.view, target.key)
     return {one.version: one.timestamp_ms for one in map(registry.parse, rows) if one is not None}
-
-
-def held_versions(dataset: Any) -> set[int]:
-    """Return the versions that a tag or a branch of the table relies on."""
-    tags, branches = dataset.tags.list().values(), dataset.branches.list().values()
-    # Those of a branch's own versions have numbers of their own.
-    tagged = {int(tag["version"]) for tag in tags if tag.get("branch") is None}
-    parents = {int(b["parent_version"]) for b in branches if b.get("parent_branch") is None}
-    return tagged | parents
 
 
 def _forget(target: Target, numbers: Sequence[int]) -> list[Registered]:

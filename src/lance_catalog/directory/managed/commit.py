@@ -8,7 +8,6 @@ dies in between leaves rows whose manifests the next reader or writer puts in pl
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -64,16 +63,22 @@ def create(ctx: Context, wanted: Sequence[tuple[Target, Asked]]) -> list[ObjectI
 def prepare(wanted: Sequence[tuple[Target, Asked]]) -> list[Prepared]:
     """Check what can be checked before the commit; nothing is written, but what others left."""
     heads: dict[str, int] = {}
+    schemes: dict[str, Naming] = {}
     prepared: list[Prepared] = []
     for target, asked in wanted:
         with storage_errors(f"creating version {asked.version} of '{target.key}'"):
             if target.key not in heads:
-                heads[target.key] = target.ready()
-                if asked.version > heads[target.key] + 1 and adopt(target):
-                    # Others committed without the catalog, and this one builds upon them.
+                heads[target.key], naming = target.ready()
+                if naming is not None:
+                    schemes[target.key] = naming
+                if asked.version > heads[target.key] + 1:
+                    # Others committed without the catalog, or after our look at it.
+                    adopt(target)
                     heads[target.key] = target.now().head()
             _require_next(target.key, asked.version, heads[target.key])
-            prepared.append(Prepared(target, _staged(target, asked)))
+            version = _staged(target, asked, schemes.get(target.key))
+            schemes[target.key] = version.naming
+            prepared.append(Prepared(target, version))
             if target.file(asked.version) is not None:
                 # Written behind our back: it is a version all the same, and not this one.
                 adopt(target)
@@ -101,7 +106,21 @@ def _exists(version: int) -> TableVersionAlreadyExistsError:
     )
 
 
-def _staged(target: Target, asked: Asked) -> Registered:
+def _naming(target: Target, asked: str | None, kept: Naming | None) -> Naming:
+    """Return the scheme of the table, which a request may state but not change (I37)."""
+    try:
+        naming = Naming(asked.upper()) if asked is not None else kept or Naming.V2
+    except ValueError as error:
+        raise InvalidInputError(f"naming_scheme '{asked}': known are V1 and V2") from error
+    if kept is not None and naming is not kept:
+        raise InvalidInputError(
+            f"'{target.key}' names its manifests by {kept.value}, the request asks for "
+            f"{naming.value}; two schemes in one table hide versions. Reopen the table and retry."
+        )
+    return naming
+
+
+def _staged(target: Target, asked: Asked, kept: Naming | None) -> Registered:
     name = staged_name(asked.manifest_path)
     info = target.ctx.store.head(f"{target.directory}/_versions/{name}")
     if info is None or info.size == 0:
@@ -114,15 +133,9 @@ def _staged(target: Target, asked: Asked) -> Registered:
             f"the staged manifest '{name}' has {info.size} bytes, the request says {asked.size}; "
             "it was not written whole, or another one was meant"
         )
-    try:
-        naming = Naming((asked.naming_scheme or "V2").upper())
-    except ValueError as error:
-        raise InvalidInputError(
-            f"naming_scheme '{asked.naming_scheme}': known are V1 and V2"
-        ) from error
     return Registered(
         asked.version,
-        naming,
+        _naming(target, asked.naming_scheme, kept),
         info.size,
         asked.e_tag or info.e_tag,
         target.ctx.clock(),
@@ -150,38 +163,57 @@ def plan_rows(ctx: Context, view: Snapshot, prepared: Sequence[Prepared]) -> tup
     return tuple(one.row for one in prepared)
 
 
-def publish(prepared: Sequence[Prepared]) -> list[ObjectInfo]:
+def publish(prepared: Sequence[Prepared], *, whole: bool = True) -> list[ObjectInfo]:
     """Put the manifests of registered versions in place, and remove what they were staged as.
 
+    ``whole``: nothing else was committed with them, so that they can be taken back.
     From here on they are committed: whoever reads next puts them in place, if we cannot. So a
     failure is not known to be one.
     """
     try:
-        found = _put_all(prepared)
-    except ConcurrentModificationError:
+        found = _put_all(prepared, whole=whole)
+    except (TableVersionAlreadyExistsError, CommitOutcomeUnknownError):
         raise
     except LanceNamespaceError as error:
         raise CommitOutcomeUnknownError(
             f"{error} The version is registered, and the next read of the table puts its manifest "
             "in place if this call did not: look before you retry."
         ) from error
-    hit("version.copied")
+    _unstage(prepared)
+    hit("version.staging_deleted")
+    return found
+
+
+def _unstage(prepared: Sequence[Prepared]) -> None:
+    """Remove what versions were staged as; where that fails, a repair does it."""
     staged = [one.version.staged_path(one.target.directory) for one in prepared]
     try:
         with storage_errors("removing staged manifests"):
             prepared[0].target.ctx.store.delete([path for path in staged if path is not None])
     except LanceNamespaceError as error:
         log.warning("staged manifests are left for `lance-catalog repair`: %s", error)
-    hit("version.staging_deleted")
+
+
+def _put_all(prepared: Sequence[Prepared], *, whole: bool) -> list[ObjectInfo]:
+    if len(prepared) > 1 and whole:
+        taken = [one for one in prepared if _is_taken(one)]
+        if taken and void(prepared):
+            raise _taken_back(taken, prepared)
+    found = []
+    for one in prepared:
+        found.append(_put(one, alone=whole and len(prepared) == 1))
+        hit("version.copied")
     return found
 
 
-def _put_all(prepared: Sequence[Prepared]) -> list[ObjectInfo]:
-    if len(prepared) > 1:
-        taken = [one for one in prepared if _is_taken(one)]
-        if taken and void(prepared):
-            raise _exists(taken[0].version.version)
-    return [_put(one, alone=len(prepared) == 1) for one in prepared]
+def _taken_back(taken: Sequence[Prepared], prepared: Sequence[Prepared]) -> Exception:
+    """Return what to tell of a batch that was taken back: that it failed, if that is sure."""
+    _unstage(prepared)
+    # From here on nobody can put one in place. A reader of the moment between may just have.
+    rest = [one for one in prepared if one not in taken]
+    if any(one.target.file(one.version.version) for one in rest):
+        return _partly(taken[0])
+    return _exists(taken[0].version.version)
 
 
 def _is_taken(one: Prepared) -> bool:
@@ -198,22 +230,24 @@ def _put(one: Prepared, *, alone: bool) -> ObjectInfo:
     store, directory = one.target.ctx.store, one.target.directory
     final, staged = one.version.final_path(directory), one.version.staged_path(directory)
     assert staged is not None
-    first = True
     with storage_errors(f"finishing version {one.version.version} of '{one.target.key}'"):
-        # A reader may have put it in place, and somebody tidied up.
-        with contextlib.suppress(FileNotFoundError):
+        try:
             first = store.copy_if_absent(staged, final)
-        info = store.head(final)
-        if first and info is not None:
-            return info
-        same = info is not None and store.get(final) == (store.get(staged) or store.get(final))
-    if same and info is not None:
-        return info
-    void([one])
-    if alone:
+            info = store.head(final)
+            if info is not None and (first or store.get(final) == store.get(staged)):
+                return info
+        except FileNotFoundError:
+            # A reader may have put it in place, and somebody tidied up; or the name is another's,
+            # and somebody took ours for a stray.
+            alone = False
+    if void([one]) and alone:
         raise _exists(one.version.version)
-    raise CommitOutcomeUnknownError(
+    raise _partly(one)
+
+
+def _partly(one: Prepared) -> CommitOutcomeUnknownError:
+    return CommitOutcomeUnknownError(
         f"version {one.version.version} of '{one.target.key}' was written by a writer that ignores "
-        "the catalog, at the same moment as this batch registered it: the other tables of the "
-        "batch may have their versions. Look at each before you retry."
+        "the catalog, at the same moment as it was registered, or its table went another way: what "
+        "was committed with it may be there. Look at each table before you retry."
     )

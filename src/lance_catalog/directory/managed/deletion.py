@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import lance
 
 from lance_catalog.directory.context import Context
+from lance_catalog.directory.managed.adoption import adopt
+from lance_catalog.directory.managed.lineage import Lineage
 from lance_catalog.directory.managed.target import Target
 from lance_catalog.errors import InvalidTableStateError, TableNotFoundError, storage_errors
 from lance_catalog.failpoints import hit
@@ -13,10 +18,10 @@ from lance_catalog.manifest import Change, Snapshot
 from lance_catalog.model import Entry, dump_metadata
 from lance_catalog.versions import registry
 from lance_catalog.versions.deletion import NO_END, check_range, first_missing
-from lance_catalog.versions.files import missing
+from lance_catalog.versions.files import manifest_files, missing
 from lance_catalog.versions.registry import FLOOR, Registered
 
-__all__ = ["Deletion", "delete", "plan_deletion", "remove_files"]
+__all__ = ["Deletion", "delete", "held_versions", "plan_deletion", "remove_files", "sweep"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +53,13 @@ def delete(ctx: Context, wanted: Deletion) -> int:
     def plan(view: Snapshot) -> tuple[Change, list[Registered]]:
         return plan_deletion(ctx, view, wanted)
 
+    with storage_errors(f"deleting versions of '{wanted.target.key}'"):
+        if (0, NO_END) in wanted.ranges:
+            adopt(wanted.target)  # Everything is everything.
+        lineage = Lineage.of(wanted.target)
     gone = ctx.commit(plan)
     hit("version.rows_deleted")
-    remove_files(wanted.target, gone)
+    remove_files(lineage, gone)
     return len(gone)
 
 
@@ -106,14 +115,41 @@ def _forget_all(
     return Change((entry, *rows), (row,), {row.object_id: entry}), known
 
 
-def remove_files(target: Target, gone: Iterable[Registered]) -> None:
+def remove_files(lineage: Lineage, gone: Iterable[Registered]) -> None:
     """Remove the manifests of versions that are not registered any more, oldest first."""
-    with storage_errors(f"deleting manifests of '{target.key}'"):
-        # The newest file tells where to look for the highest version: it must not go before that
-        # one is in place.
-        target.now().ready()
-        ordered = sorted(gone, key=lambda one: one.version)
-        paths = [one.final_path(target.directory) for one in ordered]
-        staged = [one.staged_path(target.directory) for one in ordered]
-        target.ctx.store.delete([*paths, *(path for path in staged if path is not None)])
+    target = lineage.target
+    ordered = sorted(gone, key=lambda one: one.version)
+    paths = [one.final_path(target.directory) for one in ordered]
+    staged = [one.staged_path(target.directory) for one in ordered]
+    with storage_errors(f"deleting manifests of '{target.key}'"), lineage.held() as same:
+        if same:
+            target.ctx.store.delete([*paths, *(path for path in staged if path is not None)])
     hit("version.files_deleted")
+
+
+def sweep(target: Target) -> None:
+    """Remove the manifests of versions that were deleted, but a crash came between.
+
+    Where the catalog manages versions nobody sees them; where it does not, they are versions. What
+    a tag or a branch relies on stays.
+    """
+    assert target.ctx.log is not None
+    head = target.head()
+    rows = map(registry.parse, registry.all_rows(target.ctx.log, target.view, target.key))
+    known = {one.version for one in rows if one is not None}
+    files = manifest_files(target.ctx.store, f"{target.directory}/_versions")
+    dead = [file for file in files if file.version <= head and file.version not in known]
+    if dead:
+        options = dict(target.ctx.store.lance_options) or None
+        dataset = lance.dataset(target.ctx.store.uri_of(target.directory), storage_options=options)
+        held = held_versions(dataset)
+        target.ctx.store.delete([f.info.path for f in dead if f.version not in held])
+
+
+def held_versions(dataset: Any) -> set[int]:
+    """Return the versions that a tag or a branch of the table relies on."""
+    tags, branches = dataset.tags.list().values(), dataset.branches.list().values()
+    # Those of a branch's own versions have numbers of their own.
+    tagged = {int(tag["version"]) for tag in tags if tag.get("branch") is None}
+    parents = {int(b["parent_version"]) for b in branches if b.get("parent_branch") is None}
+    return tagged | parents

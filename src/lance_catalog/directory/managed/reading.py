@@ -6,13 +6,14 @@ puts it there. That is the one write a read does, and it changes nothing that wa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final, TypeVar
 
 from lance_namespace import TableVersion
 
 from lance_catalog.directory.managed.adoption import above
-from lance_catalog.directory.managed.target import Target
+from lance_catalog.directory.managed.target import TakenBackError, Target
 from lance_catalog.errors import TableVersionNotFoundError, storage_errors
 from lance_catalog.storage.port import ObjectInfo
 from lance_catalog.versions import registry
@@ -24,6 +25,8 @@ __all__ = ["describe", "list_page"]
 #: How many numbers one lookup asks for; after so many empty ones all rows are read.
 _CHUNK: Final = 64
 _EMPTY: Final = 4
+
+T = TypeVar("T")
 
 
 def list_page(
@@ -38,16 +41,41 @@ def list_page(
     wanted = None if limit is None or limit < 0 else limit
     if wanted == 0:
         return [], None
+    down = descending is not False
     with storage_errors(f"listing the versions of '{target.key}'"):
-        head = target.head()
-        found: list[Registered] = []
-        token = None
-        for one in _ordered(target, head, after, down=descending is not False, limit=wanted):
-            if wanted is not None and len(found) == wanted:
-                token = str(found[-1].version)
-                break
-            found.append(one)
-        return [_model(target, one, head) for one in found], token
+        return _again(target, lambda now: _page(now, after, down=down, limit=wanted))
+
+
+def _again(target: Target, look: Callable[[Target], T]) -> T:
+    """Look; where a version was taken back meanwhile, look at the catalog as it is now."""
+    try:
+        return look(target)
+    except TakenBackError:
+        return look(target.now())
+
+
+def _page(
+    target: Target, after: int | None, *, down: bool, limit: int | None
+) -> tuple[list[TableVersion], str | None]:
+    head = target.head()
+    found: list[Registered] = []
+    token = None
+    for one in _ordered(target, head, after, down=down, limit=limit):
+        if limit is not None and len(found) == limit:
+            token = str(found[-1].version)
+            break
+        found.append(one)
+    return [_model(target, one, head) for one in found if not _is_lost(target, one, head)], token
+
+
+def _is_lost(target: Target, one: Registered, head: int) -> bool:
+    """Whether others committed and cleaned up without the catalog, the latest we know included."""
+    if one.version != head or one.entry is None or target.file(head) is not None:
+        return False
+    staged = one.staged_path(target.directory)
+    if staged is not None and target.ctx.store.head(staged) is not None:
+        return False
+    return bool(above(target, head))
 
 
 def _ordered(
@@ -94,32 +122,38 @@ def _all(target: Target) -> Iterator[Registered]:
 def describe(target: Target, version: int | None) -> TableVersion:
     """Return one version, the latest for None; 11 when it is not registered (any more)."""
     with storage_errors(f"looking for a version of '{target.key}'"):
-        head = target.head()
-        if version is None:
-            found, _ = list_page(target, descending=True, limit=1, page_token=None)
-            if not found:
-                raise TableVersionNotFoundError(
-                    f"table '{target.key}' is declared but has no version yet; write to it first"
-                )
-            return found[0]
-        if version > head:
-            for one in above(target, head):
-                if one.version == version:
-                    return _model(target, one, head)
-        elif version > 0:
-            known = target.registered(version).get(version)
-            if known is not None and (version == head or _is_there(target, known)):
-                return _model(target, known, head)
+        if version is not None:
+            return _again(target, lambda now: _describe(now, version))
+        found, _ = list_page(target, descending=True, limit=1, page_token=None)
+        if not found:
+            raise TableVersionNotFoundError(
+                f"table '{target.key}' is declared but has no version yet; write to it first"
+            )
+        return found[0]
+
+
+def _describe(target: Target, version: int) -> TableVersion:
+    head = target.head()
+    if version > head:
+        for one in above(target, head):
+            if one.version == version:
+                return _model(target, one, head)
+    elif version > 0:
+        known = target.registered(version).get(version)
+        if known is not None and version < head:
+            known = _as_it_lies(target, known)
+        if known is not None:
+            return _model(target, known, head)
     raise missing(target.ctx.store, target.directory, version)
 
 
-def _is_there(target: Target, one: Registered) -> bool:
-    """Whether Lance's own cleanup left a version: it removes manifests, and not their rows."""
-    info = target.ctx.store.head(one.final_path(target.directory))
-    if info is None:
+def _as_it_lies(target: Target, one: Registered) -> Registered | None:
+    """Return a version under the name it has; None if Lance's own cleanup took it."""
+    file = target.file(one.version)
+    if file is None:
         target.ready()  # Or one commit registered several, and its committer died.
-        info = target.ctx.store.head(one.final_path(target.directory))
-    return info is not None and info.size > 0
+        file = target.file(one.version)
+    return None if file is None else replace(one, naming=file[0])
 
 
 def _model(target: Target, one: Registered, head: int) -> TableVersion:

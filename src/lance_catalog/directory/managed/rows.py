@@ -13,7 +13,11 @@ from dataclasses import replace
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.managed.adoption import from_files
 from lance_catalog.directory.managed.target import Target
-from lance_catalog.errors import InvalidTableStateError, storage_errors
+from lance_catalog.errors import (
+    ConcurrentModificationError,
+    InvalidTableStateError,
+    storage_errors,
+)
 from lance_catalog.identifiers import DELIMITER
 from lance_catalog.lifecycle.locations import normalise
 from lance_catalog.lifecycle.spans import Spans
@@ -26,9 +30,15 @@ __all__ = ["arriving", "forgetting", "leaving", "renamed"]
 
 def leaving(ctx: Context, view: Snapshot, entry: Entry) -> tuple[Entry, ...]:
     """Return the version rows that go with a table's row."""
-    if ctx.log is None or not registry.is_managed(view.table_metadata):
+    if ctx.log is None or not registry.keeps_rows(view.table_metadata):
         return ()
     rows = tuple(registry.all_rows(ctx.log, view, entry.object_id))
+    if any(row.address < 0 for row in rows):
+        # Its rows would never be: if the writer died, nobody could end what it committed.
+        raise ConcurrentModificationError(
+            f"a version of '{entry.object_id}' is being committed at this very moment; retry. (A "
+            "batch cannot write a version of a table that it deregisters.)"
+        )
     _finish_last(ctx, view, entry, rows)
     return rows
 
@@ -36,11 +46,10 @@ def leaving(ctx: Context, view: Snapshot, entry: Entry) -> tuple[Entry, ...]:
 def _finish_last(ctx: Context, view: Snapshot, entry: Entry, rows: Sequence[Entry]) -> None:
     """Put the last version in place if its committer died: without its row nobody would.
 
-    Harmless whether or not the change lands: what is registered is committed. Rows that the change
-    itself drafted (negative addresses) are not.
+    Harmless whether or not the change lands: what is registered is committed.
     """
     place = normalise(entry.location)
-    known = [one for row in rows if row.address >= 0 and (one := registry.parse(row)) is not None]
+    known = [one for row in rows if (one := registry.parse(row)) is not None]
     if place is not None and known:
         last = max(known, key=lambda one: one.version)
         # Nowhere: then there is nothing to keep, and the table may go all the same.
@@ -56,7 +65,7 @@ def arriving(
     ``known``: those that it had when it left, and what came on top; any other was deleted before.
     """
     place = normalise(entry.location)
-    if ctx.log is None or place is None or not registry.is_managed(view.table_metadata):
+    if ctx.log is None or place is None or not registry.keeps_rows(view.table_metadata):
         return ()
     with storage_errors(f"looking for the versions of '{entry.object_id}'"):
         kept = None if known is None else Spans.parse(known)
@@ -80,7 +89,9 @@ def renamed(
     ctx: Context, view: Snapshot, entry: Entry, new_key: str
 ) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
     """Return (rows that go, rows that come) when a table gets another id."""
-    old = leaving(ctx, view, entry)
+    old: tuple[Entry, ...] = ()
+    if ctx.log is not None and registry.keeps_rows(view.table_metadata):
+        old = tuple(registry.all_rows(ctx.log, view, entry.object_id))
     new = tuple(
         replace(
             row,

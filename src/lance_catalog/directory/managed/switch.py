@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -10,8 +12,14 @@ import pyarrow.compute as pc
 
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.managed.adoption import above, adopt, from_files
+from lance_catalog.directory.managed.deletion import sweep
 from lance_catalog.directory.managed.target import Target
-from lance_catalog.errors import UnsupportedOperationError, storage_errors
+from lance_catalog.errors import (
+    ConcurrentModificationError,
+    InvalidTableStateError,
+    UnsupportedOperationError,
+    storage_errors,
+)
 from lance_catalog.failpoints import hit
 from lance_catalog.identifiers import is_internal_key
 from lance_catalog.lifecycle.locations import normalise
@@ -96,14 +104,21 @@ def enable(ctx: Context, progress: Told | None = None) -> SwitchReport:
     """Register every version there is, then switch managed versions on.
 
     In this order: whoever commits meanwhile without the catalog is above what was registered, and
-    is taken in. Interrupted, it can be run again. From the first row on, native writers of this
-    catalog fail: they do not know rows of that type.
+    is taken in. Before the first row everybody is told to keep rows right: a table may be dropped
+    or renamed between its import and the switch. Interrupted, it can be run again. From the first
+    row on, native writers of this catalog fail: they do not know rows of that type.
     """
     _require_log(ctx, "versions enable")
     view = ctx.exact()
     if registry.is_managed(view.table_metadata):
         return SwitchReport(True, len(managed_tables(view)), len(all_rows(ctx, view)), False)
-    tables = managed_tables(view)
+    if not registry.keeps_rows(view.table_metadata):
+        # What a switching off left halfway: nobody kept it right since.
+        _forget(ctx)
+        # Another value each time: what processes know of the time before does not count any more.
+        began = uuid.uuid4().hex
+        ctx.commit(lambda now: (Change(table_metadata={registry.ROWS: began}), None))
+    tables = managed_tables(ctx.exact())
     count = 0
     for start in range(0, len(tables), _BATCH):
         part = [entry.object_id for entry in tables[start : start + _BATCH]]
@@ -111,7 +126,7 @@ def enable(ctx: Context, progress: Told | None = None) -> SwitchReport:
         hit("version.imported")
         if progress is not None:
             progress(min(start + _BATCH, len(tables)), len(tables))
-    ctx.commit(lambda now: (Change(table_metadata={registry.FLAG: "true"}), None))
+    ctx.commit(_switch_on)
     hit("version.enabled")
     # Tables that came while the others were imported, and versions of those that were not.
     view = ctx.exact()
@@ -120,6 +135,15 @@ def enable(ctx: Context, progress: Told | None = None) -> SwitchReport:
         if above(target, target.head()):
             count += adopt(target)
     return SwitchReport(True, len(managed_tables(view)), count, True)
+
+
+def _switch_on(view: Snapshot) -> tuple[Change, None]:
+    if not registry.keeps_rows(view.table_metadata):
+        raise ConcurrentModificationError(
+            "managed versions were switched off while they were switched on; look who does what, "
+            "and retry"
+        )
+    return Change(table_metadata={registry.FLAG: "true"}), None
 
 
 def _import(ctx: Context, view: Snapshot, keys: list[str]) -> tuple[Change, int]:
@@ -144,24 +168,45 @@ def disable(ctx: Context, progress: Told | None = None) -> SwitchReport:
     new needs to be put in place. Afterwards native writers work again.
     """
     _require_log(ctx, "versions disable")
-    view = ctx.exact()
-    was = registry.is_managed(view.table_metadata)
+    was = registry.keeps_rows(ctx.exact().table_metadata)
     if was:
-        ctx.commit(lambda now: (Change(table_metadata={registry.FLAG: None}), None))
+        # Before as well: from the switch on, readers go by the files alone.
+        _finish_all(ctx)
+        off = Change(table_metadata={registry.FLAG: None, registry.ROWS: None})
+        ctx.commit(lambda now: (off, None))
         hit("version.disabled")
+    tables, count = _forget(ctx, progress)
+    hit("version.forgotten")
+    return SwitchReport(False, tables, count, was or count > 0)
+
+
+def _finish_all(ctx: Context, progress: Told | None = None) -> int:
+    """Put in place what committers left; return how many tables there are."""
     view = ctx.exact()
     tables = managed_tables(view)
     for number, entry in enumerate(tables, 1):
         target = target_of(ctx, view, entry)
-        head = target.head()
-        found = target.registered(head) if head else {}
-        if head in found:
-            with storage_errors(f"finishing version {head} of '{entry.object_id}'"):
-                target.put_in_place(found[head])
+        # Nowhere: of a table that had the name before, when rows were not kept right; or it is
+        # lost, and then there is nothing to put in place either.
+        missing = contextlib.suppress(InvalidTableStateError)
+        with missing, storage_errors(f"finishing the versions of '{entry.object_id}'"):
+            target.ready()
+            if registry.is_managed(view.table_metadata):
+                sweep(target)
         if progress is not None and number % _BATCH == 0:
             progress(number, len(tables))
+    return len(tables)
 
-    def forget(now: Snapshot) -> tuple[Change, int]:
+
+def _forget(ctx: Context, progress: Told | None = None) -> tuple[int, int]:
+    """Delete all version rows of a catalog that does not manage versions (any more)."""
+    tables = _finish_all(ctx, progress)
+
+    def plan(now: Snapshot) -> tuple[Change, int]:
+        if registry.keeps_rows(now.table_metadata):
+            raise ConcurrentModificationError(
+                "managed versions were switched on meanwhile; look who does what, and retry"
+            )
         rows = all_rows(ctx, now)
         # Without the catalog numbers begin anew where no version is left; so does the registry.
         bound = [entry for entry in managed_tables(now) if registry.floor_of(entry)]
@@ -169,6 +214,4 @@ def disable(ctx: Context, progress: Told | None = None) -> SwitchReport:
         replaces = {new.object_id: old for old, new in zip(bound, freed, strict=True)}
         return Change((*rows, *bound), freed, replaces), len(rows)
 
-    count = ctx.commit(forget)
-    hit("version.forgotten")
-    return SwitchReport(False, len(tables), count, was or count > 0)
+    return tables, ctx.commit(plan)

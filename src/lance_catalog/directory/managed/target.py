@@ -7,7 +7,11 @@ from dataclasses import dataclass, replace
 
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.resolve import FoundTable
-from lance_catalog.errors import InvalidTableStateError, storage_errors
+from lance_catalog.errors import (
+    ConcurrentModificationError,
+    InvalidTableStateError,
+    storage_errors,
+)
 from lance_catalog.failpoints import hit
 from lance_catalog.manifest import Snapshot
 from lance_catalog.model import Entry
@@ -16,7 +20,11 @@ from lance_catalog.storage.port import ObjectInfo
 from lance_catalog.versions import registry
 from lance_catalog.versions.registry import Registered
 
-__all__ = ["Target", "managed_target"]
+__all__ = ["TakenBackError", "Target", "managed_target", "put_in_place"]
+
+
+class TakenBackError(ConcurrentModificationError):
+    """A view shows a version that does not exist any more; a newer view does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,10 @@ class Target:
         info = store.head(final)
         if info is not None and info.size > 0:
             return info
+        moved = self.file(version.version)
+        if moved is not None:
+            return moved[1]  # Lance gave the manifests of the table names of the other scheme.
+        self._require_kept(version)
         for one in self._left_with(version):
             staged = one.staged_path(self.directory)
             # Gone: somebody else put it in place and removed it, between our two looks.
@@ -79,11 +91,28 @@ class Target:
                     hit("version.healed")
         info = store.head(final)
         if info is None:
+            self._require_kept(version)
             raise InvalidTableStateError(
                 f"version {version.version} of '{self.key}' is registered, but its manifest is "
                 f"neither at {final} nor where it was staged; `lance-catalog check` tells more"
             )
         return info
+
+    def _require_kept(self, version: Registered) -> None:
+        """Raise when a version was taken back since this view was the latest (see ``voiding``).
+
+        Putting it in place now would bring back what its writer was told has failed.
+        """
+        now = self.now()
+        current = now.view.get(self.key)
+        if current is None or current.location != self.entry.location:
+            return  # Dropped or renamed since, its data kept.
+        row = now.registered(version.version).get(version.version)
+        if row is None or row.staged != version.staged:
+            raise TakenBackError(
+                f"version {version.version} of '{self.key}' is not registered any more: it was "
+                "deleted, or taken back because its name was taken. Look again."
+            )
 
     def _left_with(self, version: Registered) -> list[Registered]:
         """Return a version and those below that its commit registered too, lowest first.
@@ -99,14 +128,20 @@ class Target:
             left.append(below)
         return left[::-1]
 
-    def ready(self) -> int:
-        """Return the highest version, its manifest in place: only then may another come on top."""
+    def ready(self) -> tuple[int, Naming | None]:
+        """Return the highest version, its manifest in place: only then may another come on top.
+
+        And how the table names its manifests, None where it has none.
+        """
         head = self.head()
-        if head and self.file(head) is None:
-            found = self.registered(head)
-            if head in found:
-                self.put_in_place(found[head])
-        return head
+        file = self.file(head) if head else None
+        if file is not None:
+            return head, file[0]
+        found = self.registered(head) if head else {}
+        if head not in found:
+            return head, None
+        self.put_in_place(found[head])
+        return head, found[head].naming
 
 
 def managed_target(ctx: Context, view: Snapshot, found: FoundTable) -> Target | None:
@@ -117,3 +152,15 @@ def managed_target(ctx: Context, view: Snapshot, found: FoundTable) -> Target | 
     if found.entry is None or not registry.is_managed(view.table_metadata):
         return None
     return Target(ctx, view, found.entry, found.location)
+
+
+def put_in_place(ctx: Context, found: FoundTable) -> None:
+    """Put in place what a committer left of a table, before its files are looked at."""
+    if found.entry is None or ctx.settings.as_of is not None:
+        return
+    if not registry.is_managed(ctx.glance().table_metadata):
+        return
+    target = managed_target(ctx, ctx.exact(), found)
+    if target is not None:
+        with storage_errors(f"looking at '{target.key}'"):
+            target.ready()

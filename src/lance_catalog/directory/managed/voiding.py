@@ -51,7 +51,7 @@ def void(versions: Sequence[Prepared]) -> bool:
 def _plan(one: Prepared, view: Snapshot) -> Change | None:
     number, entry = one.version.version, view.get(one.target.key)
     if entry is None or entry.location != one.target.entry.location:
-        return Change()  # Dropped or renamed since; its rows went with it.
+        return None  # Dropped or renamed since, and its rows with it: not ours to change there.
     target = Target(one.target.ctx, view, entry, one.target.directory)
     mine = target.registered(number).get(number)
     if mine is None or mine.entry is None or mine.staged != one.version.staged:
