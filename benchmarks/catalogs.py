@@ -15,7 +15,7 @@ import pyarrow as pa
 from benchmarks.sides import OURS, Names, connect
 from lance_catalog.manifest.schema import DIRECTORY, SCHEMA, STORAGE_VERSION
 
-__all__ = ["Catalogs", "rows_of", "seed", "seed_v1", "warm_up"]
+__all__ = ["Catalogs", "rows_of", "seed", "seed_rows", "seed_v1", "warm_up"]
 
 #: A million rows lie in four fragments.
 _ROWS_PER_FRAGMENT = 250_000
@@ -47,8 +47,13 @@ def rows_of(rows: int) -> pa.Table:
 
 def seed(root: str, rows: int, options: Mapping[str, str] | None = None) -> None:
     """Write a manifest of this many rows, as one version."""
+    seed_rows(root, rows_of(rows), options)
+
+
+def seed_rows(root: str, rows: pa.Table, options: Mapping[str, str] | None = None) -> None:
+    """Write a manifest of these rows, as one version."""
     lance.write_dataset(
-        rows_of(rows),
+        rows,
         f"{root}/{DIRECTORY}",
         data_storage_version=STORAGE_VERSION,
         max_rows_per_file=_ROWS_PER_FRAGMENT,

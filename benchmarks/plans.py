@@ -38,6 +38,9 @@ class Plan:
     commits: int = 2_000
     #: Native's cost of a change grows with the catalog: it gets no more than this. 0 for none.
     native_commits: int = 0
+    #: Rows of table versions in the large registry, and the measured rounds.
+    version_rows: int = 100_000
+    version_rounds: int = 100
 
 
 SHORT = Plan(name="short", rounds={1_000: 20, 10_000: 10, 100_000: 6})
@@ -54,4 +57,6 @@ FULL = Plan(
     request_v1_tables=1_250,
     commits=100_000,
     native_commits=2_000,
+    version_rows=1_000_000,
+    version_rounds=400,
 )

@@ -34,6 +34,7 @@ _TITLES: Final = {
     "throughput": "create_namespace by many at once",
     "requests": "Requests per call on S3, warm",
     "upkeep": "Many changes of one row",
+    "versions": "Managed versions, p50, sides in turns",
 }
 
 

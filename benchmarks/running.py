@@ -21,6 +21,7 @@ from benchmarks.plans import Plan
 from benchmarks.requests import SkippedError, requests
 from benchmarks.throughput import throughput
 from benchmarks.upkeep import upkeep
+from benchmarks.versions import versions
 
 __all__ = ["PARTS", "run"]
 
@@ -30,6 +31,7 @@ PARTS: Final[dict[str, Any]] = {
     "throughput": throughput,
     "requests": requests,
     "upkeep": upkeep,
+    "versions": versions,
 }
 
 

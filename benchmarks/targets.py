@@ -34,6 +34,10 @@ _OTHERS: Final[dict[tuple[str, str, int | None], Bound]] = {
     ("requests", "list_tables limit 100", None): Bound("<=", 1.0),
     ("requests", "create_namespace", None): Bound("<=", 6.0),
     ("upkeep", "p50, last against first", None): Bound("<=", 1.5),
+    ("versions", "append", None): Bound("<=", 2.0),
+    ("versions", "append: growth", 1_000_000): Bound("<=", 1.3),
+    ("versions", "16 tables in one commit", None): Bound("<=", 2.0),
+    ("versions", "latest 10 versions", 1_000_000): Bound("<=", 10.0),
 }
 _GROWTH: Final = Bound("<=", 1.5)
 _FAILURES: Final = Bound("<=", 0.0)

@@ -243,7 +243,16 @@ def _quarantine(value: object) -> int:
 def _moment(value: object) -> str:
     if isinstance(value, bool):
         raise InvalidInputError(f"property 'as_of' is {value!r}; expected a version or a time")
-    return value.isoformat() if isinstance(value, datetime) else str(value)
+    text = value.isoformat() if isinstance(value, datetime) else str(value)
+    try:
+        if not text.isdecimal():
+            datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"'as_of' is {value!r}; expected a version of the manifest, or a time as "
+            "2026-11-15T12:00:00+00:00"
+        ) from error
+    return text
 
 
 def _check_known(key: str) -> None:

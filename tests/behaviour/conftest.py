@@ -53,6 +53,14 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path, buckets: dict[str, s
     return made
 
 
+@pytest.fixture
+def managed(catalog: Catalog) -> Catalog:
+    """A catalog that manages versions, with the namespace ``ns``."""
+    catalog.namespace("ns")
+    assert catalog.enable_managed_versions().managed
+    return catalog
+
+
 def _root(request: pytest.FixtureRequest, kind: str, folder: Path, buckets: dict[str, str]) -> Root:
     if kind == "local":
         path = str(folder / "a root #1 100% ü")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import lance
 import pytest
 
 from lance_catalog import CommitOutcomeUnknownError
@@ -298,3 +299,20 @@ class TestOthers:
             dies(two, {"new": [4], "b": [4]})
         assert outcome(two.create, ["new"]) == 5
         assert values(plain(two, ["new"])) == [4]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_past_is_not_written_to(catalog: Catalog, kept: bool) -> None:
+    """By stock Lance neither, which has the place of the table."""
+    if kept:
+        catalog.enable_managed_versions()
+    catalog.create(A, [1])
+    past = catalog.open(as_of=catalog.snapshot().version)
+    options = catalog.root.options or None
+    with pytest.raises((OSError, ValueError)):
+        lance.write_dataset(
+            rows([2]), namespace_client=past, table_id=A, mode="append", storage_options=options
+        )
+    assert catalog.data(A) == [1]
+    read = lance.dataset(namespace_client=past, table_id=A, storage_options=options)
+    assert values(read) == [1]

@@ -14,10 +14,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import lance
 import pyarrow as pa
 from typer.testing import CliRunner
 
-from lance_catalog import connect
+from lance_catalog import connect, errors
 from lance_catalog.cli.main import app
 from lance_catalog.cli.settings import EffectiveSettings
 
@@ -75,6 +76,20 @@ class Cli:
         )
         assert answer.location is not None
         return answer.location
+
+    def append(self, *names: str, times: int = 1) -> Any:
+        """Write versions of two rows as a stock writer does: Lance, the catalog as its client."""
+        catalog = connect(str(self.root), **MODES[self.mode])
+        for _ in range(times):
+            try:
+                catalog.table_exists({"id": list(names)})
+                mode = "append"
+            except errors.TableNotFoundError:
+                mode = "create"
+            table = lance.write_dataset(
+                sample(2), namespace_client=catalog, table_id=list(names), mode=mode
+            )
+        return table
 
 
 def run(*args: str) -> Ran:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.concurrency.racing import Racers
+from tests.concurrency.victims import Victim
 
 
 @pytest.fixture(scope="session")
@@ -14,6 +15,15 @@ def racers() -> Iterator[Racers]:
     made = Racers(8)
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="session")
+def idle() -> Iterator[list[Victim]]:
+    """Processes that wait for something to do: starting one takes longer than most of it."""
+    made: list[Victim] = []
+    yield made
+    for one in made:
+        one.end()
 
 
 @pytest.fixture(params=["ci", pytest.param("soak", marks=pytest.mark.soak)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,6 +18,10 @@ MINIO_MODULE = "github.com/minio/minio"
 MINIO_VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
 # The newest Azurite that still runs on Node 20; later ones ask for Node 21 and 22.
 AZURITE_VERSION = "3.35.0"
+# Not a server, but fetched for the same reason: 800 MB that only `make integration` needs. Ray's
+# wheels are made for one version of Python.
+LANCE_RAY_VERSION = "0.5.0"
+RAY_VERSION = "2.60.0"
 
 MARKER = "installed"
 
@@ -82,11 +87,26 @@ def _npm_install(into: Path) -> tuple[list[str], dict[str, str]]:
     return ["npm", "install", "--prefix", str(into), *flags, f"azurite@{AZURITE_VERSION}"], {}
 
 
+def _pip_install(into: Path) -> tuple[list[str], dict[str, str]]:
+    constraints = Path(__file__).parents[2] / "constraints.txt"
+    # Into a folder for PYTHONPATH, with the pylance that the tests themselves run with.
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(into)]
+    wanted = [f"lance-ray=={LANCE_RAY_VERSION}", f"ray[data]=={RAY_VERSION}"]
+    return [*command, "--constraint", str(constraints), *wanted], {}
+
+
 MINIO = Server("minio", MINIO_VERSION, "go", "minio", _go_install)
 AZURITE = Server(
     "azurite", AZURITE_VERSION, "npm", "node_modules/azurite/dist/src/blob/main.js", _npm_install
 )
-SERVERS = {server.name: server for server in (MINIO, AZURITE)}
+LANCE_RAY = Server(
+    "lance-ray",
+    f"{LANCE_RAY_VERSION}-{RAY_VERSION}-py{sys.version_info.major}.{sys.version_info.minor}",
+    "python3",
+    "lance_ray/__init__.py",
+    _pip_install,
+)
+SERVERS = {server.name: server for server in (MINIO, AZURITE, LANCE_RAY)}
 
 
 def fetch(server: Server) -> Path:

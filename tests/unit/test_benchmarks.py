@@ -12,7 +12,7 @@ from typing import Any
 
 import lance
 import pytest
-from benchmarks import child, report, upkeep
+from benchmarks import child, report, upkeep, versions
 from benchmarks.__main__ import main
 from benchmarks.catalogs import Catalogs, rows_of
 from benchmarks.cold import first_call
@@ -24,6 +24,7 @@ from benchmarks.running import PARTS, run
 from benchmarks.sides import OPERATIONS, OURS, SIDES, Names
 from benchmarks.targets import target_of
 from benchmarks.upkeep import commits
+from benchmarks.versions import rows_of_versions
 from benchmarks.workers import Job, Workers
 from rich.console import Console
 
@@ -40,6 +41,8 @@ TINY = Plan(
     process_creations={200: 2},
     commits=8,
     native_commits=4,
+    version_rows=2_500,
+    version_rounds=3,
 )
 
 
@@ -75,6 +78,12 @@ def test_a_tiny_run_writes_json_and_a_chart(
     assert found["throughput", "2 processes: failures", 200]["met"] is True
     assert found["throughput", "2 processes", 200]["ours"] > 0
     assert found["upkeep", "fragments, most", 8]["ours"] >= 1
+    one = found["versions", "append", None]
+    assert one["ours"] > 0 and one["native"] > 0 and one["met"] in (True, False)
+    assert set(one["details"]) == {"plain", "small", "large"}
+    assert found["versions", "append: growth", 2_500]["ours"] > 0
+    assert found["versions", "16 tables in one commit", None]["met"] in (True, False)
+    assert found["versions", "latest 10 versions", 2_500]["ours"] > 0
     assert (tmp_path / "tiny.png").read_bytes().startswith(b"\x89PNG")
     said = (tmp_path / "said").read_text(encoding="utf-8")
     assert "targets met" in said and "Latency" in said
@@ -171,9 +180,13 @@ def test_bounds() -> None:
         ("throughput", "16 processes: failures", 1_000, 0.0),
         ("requests", "create_namespace", 1_000, 6.0),
         ("upkeep", "p50, last against first", 100_000, 1.5),
+        ("versions", "append", None, 2.0),
+        ("versions", "append: growth", 1_000_000, 1.3),
+        ("versions", "16 tables in one commit", None, 2.0),
+        ("versions", "latest 10 versions", 1_000_000, 10.0),
     ],
 )
-def test_targets(part: str, name: str, rows: int, limit: float) -> None:
+def test_targets(part: str, name: str, rows: int | None, limit: float) -> None:
     target = target_of(figure(part, name, rows, 1.0))
     assert target is not None and target.limit == limit
 
@@ -201,6 +214,7 @@ def test_every_target_is_measured_by_the_full_plan() -> None:
     assert FULL.v1_directories == 10_000 and SHORT.v1_directories == 10_000
     assert max(FULL.threads) == 64 and FULL.processes == 16
     assert set(FULL.process_creations) == {1_000, 100_000}
+    assert FULL.version_rows == 1_000_000
 
 
 def test_growth_is_from_the_smallest_to_the_largest() -> None:
@@ -279,6 +293,35 @@ def test_a_seed_is_a_catalog(tmp_path: Path) -> None:
     assert "object_id_btree" in indices
     catalogs.discard(root)
     assert not root.exists()
+
+
+def test_a_seeded_registry_is_one(tmp_path: Path) -> None:
+    """Its rows are those of the tables that are in it, each number once."""
+    table = rows_of_versions(2_500)
+    by_type: dict[str, list[str]] = {}
+    for key, kind in zip(table["object_id"].to_pylist(), table["object_type"], strict=True):
+        by_type.setdefault(kind.as_py(), []).append(key)
+    assert len(by_type["table"]) == 2
+    found = by_type["table_version"]
+    assert len(found) == len(set(found)) == 2_500
+    assert {key.rpartition("$")[0] for key in found} == set(by_type["table"])
+    root = tmp_path / "root"
+    catalog = versions._managed(root, 2_500)
+    status = catalog.managed_versions_status()
+    assert (status.managed, status.tables, status.versions) == (True, 2, 2_500)
+
+
+def test_each_side_appends_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count()
+    monkeypatch.setattr(
+        "benchmarks.versions.time", SimpleNamespace(perf_counter=lambda: next(clock))
+    )
+    order: list[str] = []
+    calls = {name: lambda number, name=name: order.append(name) for name in "ab"}
+    times = versions._turns(calls, 2)
+    assert order[:4] == list("abba") and order.count("a") == order.count("b") == 7
+    # The warm ones are not in the times.
+    assert times == {"a": [1000.0] * 2, "b": [1000.0] * 2}
 
 
 def test_workers_create_at_once_and_tell_of_failures(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def blocks(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["docs/tutorial.md", "docs/undo.md"])
+@pytest.mark.parametrize("page", ["docs/tutorial.md", "docs/undo.md", "docs/versions.md"])
 def test_the_tutorials_run(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,7 +72,9 @@ def test_the_code_and_the_commands_of_the_readme_run(
 ) -> None:
     """One after the other, as a newcomer would paste them."""
     monkeypatch.chdir(tmp_path)
-    exec(compile(blocks("README.md")[0], "README", "exec"), {})
+    scope: dict[str, object] = {}
+    for block in blocks("README.md"):
+        exec(compile(block, "README", "exec"), scope)
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     section = text.partition("## On the command line")[2]
     lines = section.partition("```\n")[2].partition("```")[0].splitlines()

@@ -84,6 +84,13 @@ GLOBALS: Final = (
         anywhere=False,
     ),
     GlobalOption(
+        "as_of",
+        str | None,
+        ("--as-of",),
+        "Read the catalog as it was: a version of it, or a time as 2026-11-15T12:00:00+00:00.",
+        "POINT",
+    ),
+    GlobalOption(
         "output",
         Format | None,
         ("--output", "-o"),
@@ -112,17 +119,20 @@ def group(help: str) -> typer.Typer:
     return typer.Typer(help=help, no_args_is_help=True)
 
 
-def command(app: typer.Typer, name: str) -> Callable[[F], F]:
-    """Register a function ``(session, ...) -> Result`` as a command."""
+def command(app: typer.Typer, name: str, *, past: bool = False) -> Callable[[F], F]:
+    """Register a function ``(session, ...) -> Result`` as a command.
+
+    ``past``: it reads what ``--as-of`` means. The others are refused with it.
+    """
 
     def register(function: F) -> F:
-        app.command(name)(_runnable(function))
+        app.command(name)(_runnable(function, past=past))
         return function
 
     return register
 
 
-def _runnable(function: Callable[..., Result]) -> Callable[..., int]:
+def _runnable(function: Callable[..., Result], *, past: bool) -> Callable[..., int]:
     hints = typing.get_type_hints(function, include_extras=True)
     own = [
         parameter.replace(annotation=hints[parameter.name], kind=inspect.Parameter.KEYWORD_ONLY)
@@ -137,6 +147,8 @@ def _runnable(function: Callable[..., Result]) -> Callable[..., int]:
         session.command_path = ctx.command_path
         try:
             session.take({key: value for key, value in given.items() if key in shared_names})
+            if not past:
+                session.require_present()
             result = function(session, **{k: v for k, v in given.items() if k in taken})
             session.output.result(result)
         except CommandError as failure:

@@ -11,7 +11,7 @@ __all__ = ["app"]
 app = group("Look at the configuration.")
 
 
-@command(app, "show")
+@command(app, "show", past=True)
 def show(session: Session) -> Result:
     """Show the effective settings and where each comes from; secrets are masked."""
     from lance_catalog.cli.settings import config_path, mask

@@ -103,7 +103,8 @@ def _hint(code: int, text: str, session: Session, *, conflict: bool) -> str:
         return f"`{made}` makes the missing ones too"
     if code == 4 and "is a namespace" in text:
         return f"`{command('table', 'list', names)}` shows the tables in it"
-    told = _lifecycle_hint(code, text, session)
+    told = _past_hint(code, text, session) or _version_hint(code, session)
+    told = told or _lifecycle_hint(code, text, session)
     if told is not None:
         return told
     hints = {
@@ -124,6 +125,34 @@ def _hint(code: int, text: str, session: Session, *, conflict: bool) -> str:
         21: "the store asks for fewer requests: try again later",
     }
     return hints.get(code) or session.help_command()
+
+
+def _past_hint(code: int, text: str, session: Session) -> str | None:
+    """Return what to do about a point of the past, or about what was not there then."""
+    if "oldest point available" in text:
+        # Without --as-of, which may be the mistake.
+        return f"`{session.command('log', present=True)}` shows the changes there are points of"
+    if session.as_of is None:
+        return None
+    if code == 1:
+        shown = session.command("namespace", "list", ".", "--recursive")
+        return f"`{shown}` shows the namespaces there were"
+    if code == 4:
+        shown = session.command("table", "list", ".", "--recursive")
+        return f"`{shown}` shows the tables there were"
+    return None
+
+
+def _version_hint(code: int, session: Session) -> str | None:
+    """Return what to do about versions that are missing, or that have to stay."""
+    if " versions " not in session.command_path or code not in (11, 19):
+        return None
+    names = session.subject or ()
+    shown = f"`{session.command('versions', 'list', names)}` shows those there are"
+    if code == 11 or not session.command_path.endswith("delete"):
+        return shown
+    drop = session.command("table", "drop", names)
+    return f"{shown}; `{drop}` drops the table, and `all` with --force deletes every version"
 
 
 def _lifecycle_hint(code: int, text: str, session: Session) -> str | None:

@@ -12,7 +12,18 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from lance_catalog.cli import check, config, migrate, namespace, repair, table, trash, upkeep
+from lance_catalog.cli import (
+    check,
+    config,
+    log,
+    migrate,
+    namespace,
+    repair,
+    table,
+    trash,
+    upkeep,
+    versions,
+)
 from lance_catalog.cli.command import GLOBALS, global_parameters
 from lance_catalog.cli.failures import INTERRUPTED, USAGE, CommandError
 from lance_catalog.cli.output import Format, Output
@@ -22,7 +33,19 @@ from lance_catalog.cli.session import PROGRAM, Session
 __all__ = ["app", "main"]
 
 
-_ORDER: Final = ("namespace", "table", "trash", "migrate", "check", "repair", "upkeep", "config")
+_ORDER: Final = (
+    "namespace",
+    "table",
+    "versions",
+    "trash",
+    "log",
+    "diff",
+    "migrate",
+    "check",
+    "repair",
+    "upkeep",
+    "config",
+)
 
 
 class Program(TyperGroup):
@@ -88,8 +111,10 @@ app = typer.Typer(
 )
 app.add_typer(namespace.app, name="namespace")
 app.add_typer(table.app, name="table")
+app.add_typer(versions.app, name="versions")
 app.add_typer(trash.app, name="trash")
 app.add_typer(config.app, name="config")
+log.add_to(app)
 migrate.add_to(app)
 check.add_to(app)
 repair.add_to(app)

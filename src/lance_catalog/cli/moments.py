@@ -1,16 +1,22 @@
-"""Points in time as results and messages show them: UTC, to the second."""
+"""Points in time as results and messages show them: UTC, to the second or the millisecond."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["iso", "spoken"]
+__all__ = ["exact", "iso", "spoken"]
 
 
 def iso(at_ms: int | None) -> str | None:
     """Return a time for programs; None for none, and for what no calendar holds."""
     moment = _moment(at_ms)
     return None if moment is None else moment.isoformat(timespec="seconds")
+
+
+def exact(at_ms: int | None) -> str | None:
+    """Return a time to the millisecond: typed again as a point of the past, it means the same."""
+    moment = _moment(at_ms)
+    return None if moment is None else moment.isoformat(timespec="milliseconds")
 
 
 def spoken(at_ms: int | None) -> str:

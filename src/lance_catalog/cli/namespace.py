@@ -101,7 +101,7 @@ def _create(
     return True, answer.properties or {}
 
 
-@command(app, "list")
+@command(app, "list", past=True)
 def list_(
     session: Session,
     parent: ParentId = ".",
@@ -147,7 +147,7 @@ def listing(
     )
 
 
-@command(app, "describe")
+@command(app, "describe", past=True)
 def describe(session: Session, id: NamespaceId = ".") -> Result:
     """Show the properties of a namespace and how much it holds."""
     names = session.parse(id)

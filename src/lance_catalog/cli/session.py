@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from lance_catalog.cli.failures import CommandError, usage
+from lance_catalog.cli.failures import USAGE, CommandError, usage
 from lance_catalog.cli.output import Format, Output
 
 if TYPE_CHECKING:
@@ -118,6 +118,26 @@ class Session:
         """What maintenance works with."""
         return self.catalog.context
 
+    @property
+    def as_of(self) -> str | None:
+        """The point of the past that is read; None for the present."""
+        return self.settings.values.get("property.as_of")
+
+    def require_present(self) -> None:
+        """Refuse ``--as-of`` where nothing of the past is read."""
+        if self.as_of is None:
+            return
+        verb = self.command_path.removeprefix(PROGRAM).strip()
+        raise CommandError(
+            f"{verb} does not go with --as-of: the catalog as of {self.as_of} is the past, which "
+            "can be read and not changed",
+            hint="leave --as-of out; it goes with list and describe of namespaces, tables and "
+            "versions, and with table count and head",
+            exit_code=USAGE,
+            code=13,
+            name="InvalidInput",
+        )
+
     def parse(self, text: str) -> Identifier:
         """Return the id somebody typed."""
         from lance_catalog.identifiers import parse_text
@@ -176,12 +196,15 @@ class Session:
             return f"note: some names hold '{delimiter}'; list them with another --delimiter"
         return None
 
-    def command(self, *parts: str | Sequence[str]) -> str:
-        """Return a command that can be pasted; ids are given as their names."""
+    def command(self, *parts: str | Sequence[str], present: bool = False) -> str:
+        """Return a command that can be pasted; ids are given as their names.
+
+        About the past, if that is what is read, unless it is to be about the present.
+        """
         words = [PROGRAM]
-        for name in ("profile", "root", "mode"):
-            if name in self._flags:
-                words += [f"--{name}", shlex.quote(self._flags[name])]
+        for name in ("profile", "root", "mode", "as_of"):
+            if name in self._flags and not (present and name == "as_of"):
+                words += [f"--{name.replace('_', '-')}", shlex.quote(self._flags[name])]
         delimiter = self.settings.delimiter
         ids = [part for part in parts if not isinstance(part, str)]
         if delimiter == "." and any("." in name for names in ids for name in names):
@@ -213,17 +236,23 @@ class Session:
                 text = text.replace(secret, "********")
         return text
 
-    def confirm(self, plan: Callable[[], Plan], word: str | None) -> None:
+    def confirm(
+        self,
+        plan: Callable[[], Plan],
+        word: str | None,
+        why: str = "changes things for good",
+    ) -> None:
         """Go on only when somebody said so: ``--yes``, or an answer on a terminal.
 
-        With a word, that word has to be typed; without one, ``y`` is enough.
+        With a word, that word has to be typed; without one, ``y`` is enough. ``why`` it asks is
+        told where nobody can answer.
         """
         if self.yes:
             return
         if not self.output.can_ask():
             raise usage(
-                f"{self.command_path.removeprefix(PROGRAM).strip()} changes things for good, and "
-                "nobody is at a terminal to be asked",
+                f"{self.command_path.removeprefix(PROGRAM).strip()} {why}, and nobody is at a "
+                "terminal to be asked",
                 "--yes goes on without asking; --dry-run shows what would happen",
             )
         self.output.plan(plan())

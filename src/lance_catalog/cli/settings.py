@@ -49,6 +49,7 @@ class Layer(BaseModel):
     output: Format | None = None
     delimiter: str | None = None
     mode: ModeName | None = None
+    as_of: str | None = None
     storage: dict[str, str] = {}
     property: dict[str, str] = {}
 
@@ -77,6 +78,8 @@ class Layer(BaseModel):
             manifest, listing = _MODES[self.mode]
             yield "property.manifest_enabled", manifest
             yield "property.dir_listing_enabled", listing
+        if self.as_of is not None:
+            yield "property.as_of", self.as_of
         yield from ((f"property.{key}", value) for key, value in self.property.items())
         yield from ((f"storage.{key}", value) for key, value in self.storage.items())
 

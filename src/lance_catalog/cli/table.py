@@ -1,4 +1,4 @@
-"""``table list|describe|declare|register|deregister|rename|set|drop|count|head``."""
+"""``table list|describe|declare|register|deregister|rename|set|drop|count|head|history``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lance_catalog.cli import table_data
+from lance_catalog.cli import table_data, table_history
 from lance_catalog.cli.command import command, group
 from lance_catalog.cli.deregistered import list_deregistered
 from lance_catalog.cli.failures import usage
@@ -27,6 +27,7 @@ from lance_catalog.cli.options import (
     Unset,
     Values,
 )
+from lance_catalog.cli.past import version_then
 from lance_catalog.cli.properties import changed, set_done
 from lance_catalog.cli.reading import all_tables, check_limit, child_tables
 from lance_catalog.cli.reading import take as take_names
@@ -40,9 +41,10 @@ __all__ = ["app"]
 
 app = group("List, describe, declare, register, rename, set, drop and read tables.")
 table_data.add_to(app)
+table_history.add_to(app)
 
 
-@command(app, "list")
+@command(app, "list", past=True)
 def list_(
     session: Session,
     parent: ParentId = ".",
@@ -63,6 +65,7 @@ def list_(
     names = session.parse(parent)
     most = check_limit(limit, everything)
     if hidden:
+        session.require_present()
         if most is not None or after is not None:
             raise usage("--deregistered lists everything; --limit and --after do not go with it")
         return list_deregistered(session, names)
@@ -83,15 +86,23 @@ def list_(
     return listing(session, found, None if token is None else session.text(found[-1]))
 
 
-@command(app, "describe")
+@command(app, "describe", past=True)
 def describe(session: Session, id: TableId, version: TableVersion = None) -> Result:
     """Show where a table lies, its version, schema and properties."""
+    from lance_catalog.errors import InvalidTableStateError
+
     names = session.parse_table(id)
+    empty, note = False, None
+    try:
+        version, note = version_then(session, names, version)
+    except InvalidTableStateError:
+        # It had a name and a place then, and its data came later.
+        empty = True
     answer = session.catalog.describe_table(
         {
             "id": list(names),
             "version": version,
-            "load_detailed_metadata": True,
+            "load_detailed_metadata": not empty,
             "check_declared": True,
         }
     )
@@ -99,13 +110,13 @@ def describe(session: Session, id: TableId, version: TableVersion = None) -> Res
     fields: dict[str, Any] = {
         **session.row(names),
         "location": answer.location,
-        "declared": bool(answer.is_only_declared),
+        "declared": empty or bool(answer.is_only_declared),
         "version": answer.version,
         "schema": [table_data.column(field) for field in schema.fields] if schema else [],
         "properties": answer.properties or {},
         "statistics": answer.metadata or {},
     }
-    return Details(fields=fields)
+    return Details(fields=fields, note=note)
 
 
 @command(app, "declare")

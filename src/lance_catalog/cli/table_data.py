@@ -12,6 +12,7 @@ import typer
 
 from lance_catalog.cli.command import command
 from lance_catalog.cli.options import TableId, TableVersion
+from lance_catalog.cli.past import version_then
 from lance_catalog.cli.results import Listing, Result, Value
 from lance_catalog.cli.session import Session
 
@@ -25,8 +26,8 @@ Filter = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands with their noun."""
-    command(app, "count")(count)
-    command(app, "head")(head)
+    command(app, "count", past=True)(count)
+    command(app, "head", past=True)(head)
 
 
 def count(
@@ -34,10 +35,11 @@ def count(
 ) -> Result:
     """Count the rows of a table."""
     names = session.parse_table(id)
+    version, note = version_then(session, names, version)
     answer = session.catalog.count_table_rows(
         {"id": list(names), "predicate": filter, "version": version}
     )
-    return Value(name="count", value=answer.count)
+    return Value(name="count", value=answer.count, note=note)
 
 
 def head(
@@ -55,6 +57,7 @@ def head(
     import pyarrow as pa
 
     names = session.parse_table(id)
+    version, note = version_then(session, names, version)
     request: dict[str, Any] = {
         "id": list(names),
         "vector": {},
@@ -74,7 +77,7 @@ def head(
         columns=keys,
         plain=keys,
         shorten=True,
-        note=None if found.num_rows else "no rows",
+        note=note if found.num_rows else "no rows",
     )
 
 

@@ -9,20 +9,21 @@ from typing import Any
 
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.namespaces import ROOT_PROPERTIES
-from lance_catalog.directory.version_history import VersionChanges, as_ranges, version_changes
+from lance_catalog.directory.version_history import VersionChanges, version_changes
 from lance_catalog.errors import (
     InvalidInputError,
     InvalidTableStateError,
+    TableVersionNotFoundError,
     UnsupportedOperationError,
     storage_errors,
 )
 from lance_catalog.identifiers import Identifier, decode, encode, is_internal_key
 from lance_catalog.lifecycle import trash
+from lance_catalog.lifecycle.spans import Spans
 from lance_catalog.lifecycle.states import HiddenState
 from lance_catalog.lifecycle.trash import TrashRow
 from lance_catalog.manifest import ManifestLog, Snapshot
-from lance_catalog.manifest.past import Point, point_of, points, resolve_point
-from lance_catalog.manifest.reading import advance
+from lance_catalog.manifest.past import Point, point_of, points, read_at, resolve_point, step_to
 from lance_catalog.model import Entry, Kind, user_properties
 from lance_catalog.versions.registry import is_managed
 
@@ -72,7 +73,7 @@ def history(
     there = points(log)
     if not there:
         return
-    first = there[0] if since is None else resolve_point(log, since)
+    first = _oldest(log, there) if since is None else resolve_point(log, since)
     last = there[-1] if until is None else resolve_point(log, until)
     if first > last:
         raise InvalidInputError(
@@ -83,13 +84,13 @@ def history(
         view = Snapshot.empty()
         steps = there
     else:
-        view, _ = advance(Snapshot.empty(), log.opened(first), log.uri)
+        view = read_at(log, first)
         steps = [version for version in there if version > first]
     for version in steps:
         if version > last:
             return
+        after, delta = step_to(log, version, view)
         with storage_errors(f"reading version {version} of the catalog"):
-            after, delta = advance(view, log.opened(version), log.uri)
             keys = _all_keys(view, after) if delta.whole else {*delta.removed, *delta.added}
             told = list(_told(log, view, after, keys))
         if told:
@@ -99,12 +100,22 @@ def history(
         view = after
 
 
+def _oldest(log: ManifestLog, there: list[int]) -> int:
+    """Return the oldest point that is whole: retention may have died while it removed one."""
+    for version in there[:-1]:
+        try:
+            read_at(log, version)
+        except TableVersionNotFoundError:
+            continue
+        return version
+    return there[-1]
+
+
 def diff(ctx: Context, one: Moment, other: Moment) -> list[CatalogChange]:
     """Return what is different between two points, as if it had been one change."""
     log = _log(ctx, "diff")
     first, last = resolve_point(log, one), resolve_point(log, other)
-    before, _ = advance(Snapshot.empty(), log.opened(first), log.uri)
-    after, _ = advance(Snapshot.empty(), log.opened(last), log.uri)
+    before, after = read_at(log, first), read_at(log, last)
     point = replace(point_of(log, last), who=None)
     with storage_errors(f"comparing versions {first} and {last} of the catalog"):
         keys = _all_keys(before, after)
@@ -168,12 +179,11 @@ def _of_versions(found: VersionChanges, changes: list[_Told]) -> Iterator[_Told]
             found.forget(encode(one.id))
     for action, tables in (("committed", found.added), ("deleted", found.removed)):
         for table in sorted(tables):
-            runs = tuple(as_ranges(tables[table]))
-            if runs:
-                text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+            if tables[table]:
+                spans = Spans.of(tables[table])
                 noun = "versions" if len(tables[table]) > 1 else "version"
-                detail = f"{noun} {text}"
-                yield _Told(action, Kind.TABLE.value, decode(table), detail, versions=runs)
+                detail = f"{noun} {spans.text().replace(',', ', ')}"
+                yield _Told(action, Kind.TABLE.value, decode(table), detail, versions=spans.runs)
 
 
 def _changes(before: Snapshot, after: Snapshot, keys: set[str]) -> Iterator[_Told]:
@@ -225,7 +235,8 @@ def _arrived(
         was = None if former.object_id == key else decode(former.object_id)
         yield _Told(action, "table", decode(key), former.hidden.drop_id, was)
     elif old is not None:
-        yield _Told("renamed", new.object_type, decode(key), former=decode(old.object_id))
+        was = decode(old.object_id)
+        yield _Told("renamed", new.object_type, decode(key), _difference(old, new), was)
     else:
         yield _Told("created", new.object_type, decode(key))
 

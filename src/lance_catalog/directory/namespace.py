@@ -29,6 +29,7 @@ from lance_catalog.directory.managed.target import Target, managed_target
 from lance_catalog.directory.operations.arrow import json_schema, stream_table
 from lance_catalog.directory.operations.mixin import DataOperations
 from lance_catalog.directory.paging import page
+from lance_catalog.directory.past_only import readable_in_the_past
 from lance_catalog.directory.pinned import CatalogSnapshot
 from lance_catalog.directory.requests import parse
 from lance_catalog.directory.resolve import (
@@ -53,6 +54,7 @@ __all__ = ["DirectoryNamespace"]
 T = TypeVar("T")
 
 
+@readable_in_the_past
 class DirectoryNamespace(DataOperations, TableLifecycle, ManagedVersions, ln.LanceNamespace):
     """A catalog of Lance tables in one folder or bucket prefix.
 
@@ -287,7 +289,8 @@ class DirectoryNamespace(DataOperations, TableLifecycle, ManagedVersions, ln.Lan
             metadata=_counters(dataset) if detailed else None,
             properties=describing.properties_of(found, dataset),
             storage_options=self._storage_options(),
-            managed_versioning=self._manages(found) or None,
+            # In the past too: then Lance asks before it commits, and is refused.
+            managed_versioning=self._manages(found) or self._ctx.settings.as_of is not None or None,
             is_only_declared=declared,
         )
 

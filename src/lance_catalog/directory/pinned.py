@@ -15,7 +15,7 @@ from lance_catalog.directory import describing
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.edge import operation
 from lance_catalog.directory.managed.adoption import above
-from lance_catalog.directory.managed.target import managed_target
+from lance_catalog.directory.managed.target import Target, managed_target
 from lance_catalog.directory.resolve import (
     FoundTable,
     require_namespace,
@@ -23,10 +23,17 @@ from lance_catalog.directory.resolve import (
     table_id,
     tables_in,
 )
-from lance_catalog.errors import storage_errors
-from lance_catalog.identifiers import encode, from_request, is_internal_key, split_key
-from lance_catalog.manifest import Snapshot
+from lance_catalog.errors import InvalidTableStateError, storage_errors
+from lance_catalog.identifiers import (
+    encode,
+    format_text,
+    from_request,
+    is_internal_key,
+    split_key,
+)
+from lance_catalog.manifest import Snapshot, open_log
 from lance_catalog.model import Entry
+from lance_catalog.versions import registry
 
 __all__ = ["CatalogSnapshot"]
 
@@ -79,7 +86,10 @@ class CatalogSnapshot:
 
     @operation
     def table_version(self, id: Sequence[str]) -> int | None:
-        """Return the version a table had; None where the catalog does not manage versions."""
+        """Return the version a table had; None where the catalog does not manage versions.
+
+        19 for a table that had no data yet.
+        """
         found = self._found(id)
         target = managed_target(self._ctx, self._view, found)
         if target is None:
@@ -91,7 +101,27 @@ class CatalogSnapshot:
                 target.put_in_place(known)
                 return head
             # Committed behind the catalog's back, before anything was registered.
-            return max((one.version for one in above(target, head)), default=None)
+            later = [one.version for one in above(target, head)]
+            if not later or self._registered_since(target, later):
+                raise InvalidTableStateError(
+                    f"table '{format_text(found.names)}' had no data yet at version "
+                    f"{self.version} of the catalog"
+                )
+            return max(later)
+
+    def _registered_since(self, target: Target, versions: list[int]) -> bool:
+        """Whether the catalog knows versions by now that it did not know at this moment.
+
+        Then they came after it, and with them what was published at once. A table that has left
+        the catalog since tells no more; it is taken for one of those.
+        """
+        log = open_log(self._ctx.store, keep_ms=self._ctx.settings.retention_ms)
+        now = log.snapshot()
+        rows = now.at_location(target.entry.location or "")
+        return any(
+            is_internal_key(row.object_id) or registry.registered(log, now, row.object_id, versions)
+            for row in rows
+        )
 
     @operation
     def open_table(self, id: Sequence[str]) -> Any:

@@ -6,9 +6,8 @@ sides of every fragment that differs are read and compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import pyarrow.compute as pc
@@ -17,7 +16,7 @@ from lance_catalog.identifiers import split_key
 from lance_catalog.manifest import ManifestLog, Snapshot
 from lance_catalog.manifest.base import VERSION_TYPE
 
-__all__ = ["VersionChanges", "as_ranges", "version_changes"]
+__all__ = ["VersionChanges", "version_changes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +66,3 @@ def _by_table(ids: Iterable[str]) -> dict[str, set[int]]:
         if number.isdecimal():
             found.setdefault(table, set()).add(int(number))
     return found
-
-
-def as_ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield runs of consecutive numbers, as (first, last)."""
-    ordered = sorted(set(numbers))
-    if not ordered:
-        return
-    first = ordered[0]
-    for one, following in pairwise(ordered):
-        if following != one + 1:
-            yield first, one
-            first = following
-    yield first, ordered[-1]

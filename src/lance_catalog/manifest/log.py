@@ -309,9 +309,10 @@ def _delta(change: Change) -> Delta:
     """Return what one's own commit changed; rows that upkeep moved along did not change."""
     if change.table_metadata:
         return Delta(whole=True)  # Managed versions were switched on or off.
-    kept = {entry.object_id for entry in change.add if entry.object_type == VERSION_TYPE}
-    gone = (entry.object_id for entry in change.remove)
-    return Delta(tuple(kept), tuple(key for key in gone if key not in kept))
+    rows = tuple(entry for entry in change.add if entry.object_type == VERSION_TYPE)
+    kept = {entry.object_id for entry in rows}
+    gone = tuple(entry.object_id for entry in change.remove if entry.object_id not in kept)
+    return Delta(tuple(kept), gone, rows=rows)
 
 
 def _patient(batch: list[Ticket]) -> list[Ticket]:

@@ -120,7 +120,7 @@ def _gone(log: ManifestLog, what: str, there: list[int]) -> TableVersionNotFound
 
 
 def _text(point: Point) -> str:
-    return datetime.fromtimestamp(point.timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
+    return datetime.fromtimestamp(point.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def read_at(log: ManifestLog, version: int, before: Snapshot | None = None) -> Snapshot:

@@ -38,9 +38,10 @@ def advance(old: Snapshot, dataset: Any, where: str) -> tuple[Snapshot, Delta]:
     after = old.replaced(dataset.version, removed, added, states, metadata)
     if after is None:
         return _load(dataset, states, metadata), Delta(whole=True)
-    versions = tuple(e.object_id for e in added if e.object_type == VERSION_TYPE)
+    rows = tuple(e for e in added if e.object_type == VERSION_TYPE)
+    versions = tuple(e.object_id for e in rows)
     others = tuple(e.object_id for e in added if e.object_type != VERSION_TYPE)
-    return after, Delta(versions, tuple(entry.object_id for entry in removed), others)
+    return after, Delta(versions, tuple(e.object_id for e in removed), others, rows=rows)
 
 
 def _load(dataset: Any, states: dict[int, FragmentState], metadata: dict[str, str]) -> Snapshot:

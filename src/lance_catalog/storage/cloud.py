@@ -230,8 +230,13 @@ def _info(meta: Mapping[str, Any]) -> ObjectInfo:
         str(meta["path"]),
         int(meta["size"]),
         int(meta["last_modified"].timestamp() * 1000),
-        meta.get("e_tag"),
+        _quoted(meta.get("e_tag")),
     )
+
+
+def _quoted(e_tag: str | None) -> str | None:
+    """Return a tag in one form: Azure has it without quotes in a listing, with them otherwise."""
+    return e_tag if e_tag is None or e_tag.endswith('"') else f'"{e_tag}"'
 
 
 def _guard(what: str, call: Callable[[], T]) -> T:

@@ -31,6 +31,7 @@ __all__ = [
     "is_managed",
     "keeps_rows",
     "key_of",
+    "latest",
     "registered",
     "without_floor",
 ]
@@ -195,6 +196,21 @@ def head(log: ManifestLog, view: Snapshot, entry: Entry, store: Store, directory
     while _is_drafted(view, key_of(table, known + 1)):
         known += 1  # Registered by an earlier member of the same batch.
     return max(known, floor_of(entry))
+
+
+def latest(log: ManifestLog, view: Snapshot, table: str, number: int) -> Registered | None:
+    """Return the row of a table's highest version, to be read; from memory where that is known."""
+    if _is_drafted(view, key_of(table, number)):
+        return registered(log, view, table, [number]).get(number)
+    steps = log.heads.steps()
+    current = log.snapshot_version <= view.version
+    row = log.heads.row(table, number, steps) if current else None
+    if row is not None:
+        return parse(row)
+    found = registered(log, view, table, [number]).get(number)
+    if current and found is not None and found.entry is not None:
+        log.heads.learn_row(table, number, found.entry, steps)
+    return found
 
 
 def _is_drafted(view: Snapshot, key: str) -> bool:

@@ -58,6 +58,10 @@ def _page(
     target: Target, after: int | None, *, down: bool, limit: int | None
 ) -> tuple[list[TableVersion], str | None]:
     head = target.head()
+    if limit == 1 and down and after is None:
+        latest = _latest(target, head)
+        if latest is not None:
+            return latest
     found: list[Registered] = []
     token = None
     for one in _ordered(target, head, after, down=down, limit=limit):
@@ -66,6 +70,20 @@ def _page(
             break
         found.append(one)
     return [_model(target, one, head) for one in found if not _is_lost(target, one, head)], token
+
+
+def _latest(target: Target, head: int) -> tuple[list[TableVersion], str | None] | None:
+    """Return the page of the latest version alone; None where it takes a look at the registry.
+
+    Whoever opens a table asks for this one: the row is in memory, and that there is another below
+    it shows by its manifest.
+    """
+    one = target.latest(head)
+    if one is None or _is_lost(target, one, head) or above(target, head):
+        return None
+    if head > 1 and target.file(head - 1) is None:
+        return None
+    return [_model(target, one, head)], str(head) if head > 1 else None
 
 
 def _is_lost(target: Target, one: Registered, head: int) -> bool:

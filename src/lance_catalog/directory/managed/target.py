@@ -58,6 +58,11 @@ class Target:
         assert self.ctx.log is not None
         return registry.registered(self.ctx.log, self.view, self.key, numbers)
 
+    def latest(self, head: int) -> Registered | None:
+        """Return the highest version, to be read; None where it is not registered (any more)."""
+        assert self.ctx.log is not None
+        return registry.latest(self.ctx.log, self.view, self.key, head) if head else None
+
     def file(self, version: int) -> tuple[Naming, ObjectInfo] | None:
         """Return the manifest of a version that lies under a final name."""
         for naming in (Naming.V2, Naming.V1):

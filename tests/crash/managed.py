@@ -1,0 +1,216 @@
+"""Operations on managed versions, each from a known state: what the crash tests run.
+
+``python -m tests.crash.managed <root> <scenario>`` runs one, in a process that may be killed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from lance_catalog import DirectoryNamespace
+from lance_catalog.config import Mode
+from lance_catalog.directory.deregistered import deregistered
+from lance_catalog.directory.managed import batch, commit
+from tests.concurrency.managed import numbers, read, stage, table, write
+from tests.concurrency.racing import ipc, open_catalog
+
+Run = Callable[[DirectoryNamespace], object]
+A, B, C, D = ["a"], ["b"], ["c"], ["d"]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """An operation, and how the state before it is made."""
+
+    name: str
+    prepare: Run
+    run: Run
+
+
+class Seen(NamedTuple):
+    """What readers see: of each table its rows (None: declared) and versions; what is hidden."""
+
+    managed: bool
+    tables: tuple[tuple[str, tuple[int, ...] | None, tuple[int, ...]], ...]
+    hidden: tuple[str, ...]
+
+
+def seen(ns: DirectoryNamespace) -> Seen:
+    """Read everything through the catalog, as a stock reader does."""
+    found = []
+    for name in ns.list_all_tables({"id": []}).tables:
+        versions = tuple(numbers(ns, [name]))
+        declared = ns.describe_table({"id": [name], "check_declared": True}).is_only_declared
+        rows = None if declared else tuple(read(ns, [name]))
+        found.append((name, rows, versions))
+    hidden = [".".join(one.names) for one in deregistered(ns.context)]
+    hidden += [".".join(one.id) for one in ns.list_dropped_tables()]
+    return Seen(ns.managed_versions_status().managed, tuple(found), tuple(sorted(hidden)))
+
+
+# States.
+
+
+def _plain(ns: DirectoryNamespace) -> None:
+    for name in "abc":
+        ns.create_table({"id": [name]}, ipc([0]))
+        ns.insert_into_table({"id": [name]}, ipc([1]))
+
+
+def _managed(ns: DirectoryNamespace) -> None:
+    _plain(ns)
+    ns.enable_managed_versions()
+
+
+class Died(BaseException):
+    """In the place of a kill, where the process has to go on."""
+
+
+@contextmanager
+def dying_before_publishing() -> Iterator[None]:
+    """Whoever commits versions inside dies when the rows are written."""
+
+    def hit(point: str) -> None:
+        if point == "version.row_written":
+            raise Died
+
+    real = commit.hit
+    commit.hit = batch.hit = hit
+    try:
+        yield
+    except Died:
+        pass
+    finally:
+        commit.hit = batch.hit = real
+
+
+def _left(run: Run) -> Run:
+    """A managed catalog in which a committer died once its rows were written."""
+
+    def prepare(ns: DirectoryNamespace) -> None:
+        _managed(ns)
+        with dying_before_publishing():
+            run(ns)
+
+    return prepare
+
+
+# Operations.
+
+
+def append(ns: DirectoryNamespace) -> object:
+    return write(ns, A, [9])
+
+
+def by_hand(ns: DirectoryNamespace) -> object:
+    return ns.create_table_version(stage(ns, A, [2]))
+
+
+def three_at_once(ns: DirectoryNamespace) -> object:
+    entries = [stage(ns, one, [2]) for one in (A, B, C)]
+    return ns.batch_create_table_versions({"entries": entries})
+
+
+def mixed(ns: DirectoryNamespace) -> object:
+    operations: list[dict[str, Any]] = [
+        {"declare_table": {"id": D}},
+        {"create_table_version": stage(ns, A, [2])},
+        {"delete_table_versions": {"id": B, "ranges": [_span(1, 2)]}},
+        {"deregister_table": {"id": C}},
+    ]
+    return ns.batch_commit_tables({"operations": operations})
+
+
+def transaction(ns: DirectoryNamespace) -> object:
+    """Two versions of one table, one of another, a new table, and one that goes."""
+    with ns.transaction() as tx:
+        tx.write(A, table([2]))
+        tx.write(A, table([3]))
+        tx.write(B, table([2]))
+        tx.write(D, table([5]), "create")
+        tx.deregister(C)
+    return tx
+
+
+def _span(start: int, end: int) -> dict[str, int]:
+    return {"start_version": start, "end_version": end}
+
+
+def delete(ns: DirectoryNamespace) -> object:
+    return ns.batch_delete_table_versions({"id": A, "ranges": [_span(1, 2)]})
+
+
+def delete_below(ns: DirectoryNamespace) -> object:
+    """Everything but the version that its committer left."""
+    return ns.batch_delete_table_versions({"id": A, "ranges": [_span(1, 3)]})
+
+
+def cleanup(ns: DirectoryNamespace) -> object:
+    return ns.cleanup_table_versions(A, older_than=0, keep=1)
+
+
+def look(ns: DirectoryNamespace) -> object:
+    return [numbers(ns, one) for one in (A, B, C)]
+
+
+def look_at_a_snapshot(ns: DirectoryNamespace) -> object:
+    now = ns.snapshot()
+    return [now.table_version(one) for one in (A, B, C)]
+
+
+def rename(ns: DirectoryNamespace) -> object:
+    return ns.rename_table({"id": A, "new_table_name": "e"})
+
+
+def drop_and_undrop(ns: DirectoryNamespace) -> object:
+    ns.drop_table({"id": A})
+    return ns.undrop_table(A)
+
+
+def versions_of_one(ns: DirectoryNamespace) -> object:
+    """Several versions of one table, by one commit."""
+    with ns.transaction() as tx:
+        for number in (2, 3, 4, 5):
+            tx.write(A, table([number]))
+        tx.write(B, table([2]))
+    return tx
+
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario("append", _managed, append),
+        Scenario("by hand", _managed, by_hand),
+        Scenario("three at once", _managed, three_at_once),
+        Scenario("mixed", _managed, mixed),
+        Scenario("transaction", _managed, transaction),
+        Scenario("versions of one", _managed, versions_of_one),
+        Scenario("delete", _managed, delete),
+        Scenario("cleanup", _managed, cleanup),
+        Scenario("enable", _plain, lambda ns: ns.enable_managed_versions()),
+        Scenario("disable", _managed, lambda ns: ns.disable_managed_versions()),
+        # What a committer left is finished by whoever comes next.
+        Scenario("read what was left", _left(three_at_once), look),
+        Scenario("read many that were left", _left(versions_of_one), look),
+        Scenario("snapshot of what was left", _left(versions_of_one), look_at_a_snapshot),
+        Scenario("append to what was left", _left(by_hand), append),
+        Scenario("append to many that were left", _left(versions_of_one), append),
+        Scenario("delete below what was left", _left(by_hand), delete_below),
+        Scenario("rename what was left", _left(by_hand), rename),
+        Scenario("drop what was left", _left(three_at_once), drop_and_undrop),
+        Scenario(
+            "disable what was left",
+            _left(versions_of_one),
+            lambda ns: ns.disable_managed_versions(),
+        ),
+    )
+}
+
+
+if __name__ == "__main__":
+    chosen = SCENARIOS[sys.argv[2]]
+    chosen.run(open_catalog(sys.argv[1], Mode(sys.argv[3])))
