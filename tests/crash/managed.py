@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,6 +67,9 @@ def _managed(ns: DirectoryNamespace) -> None:
     ns.enable_managed_versions()
 
 
+_mortal = threading.Lock()
+
+
 class Died(BaseException):
     """In the place of a kill, where the process has to go on."""
 
@@ -74,18 +78,23 @@ class Died(BaseException):
 def dying_before_publishing() -> Iterator[None]:
     """Whoever commits versions inside dies when the rows are written."""
 
-    def hit(point: str) -> None:
-        if point == "version.row_written":
-            raise Died
+    mine = threading.current_thread()
 
-    real = commit.hit
-    commit.hit = batch.hit = hit
-    try:
-        yield
-    except Died:
-        pass
-    finally:
-        commit.hit = batch.hit = real
+    def hit(point: str) -> None:
+        if point == "version.row_written" and threading.current_thread() is mine:
+            raise Died
+        real(point)
+
+    # One at a time: each puts back what it found.
+    with _mortal:
+        real = commit.hit
+        commit.hit = batch.hit = hit
+        try:
+            yield
+        except Died:
+            pass
+        finally:
+            commit.hit = batch.hit = real
 
 
 def _left(run: Run) -> Run:
