@@ -26,6 +26,7 @@ from lance_catalog.directory import (
     reviving,
     settling,
     tables,
+    trashing,
     undropping,
 )
 from lance_catalog.failpoints import POINTS
@@ -90,6 +91,7 @@ _WITH_POINTS = (
     reviving,
     settling,
     tables,
+    trashing,
     undropping,
     writing,
 )
