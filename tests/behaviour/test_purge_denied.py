@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 
+import lance_catalog
 from lance_catalog import DirectoryNamespace, TableState
 from lance_catalog.config import Mode
 from tests.behaviour.catalogs import SWITCHES, ipc, rows
 
-ROOT = Path(__file__).resolve().parents[2]
+#: Where the code under test is: the mutants have a copy of their own.
+SOURCE = Path(lance_catalog.__file__).parents[1]
 AS_NOBODY = """
 import json, sys
 import lance_catalog
@@ -57,8 +59,8 @@ def purge_as_nobody(properties: dict[str, Any]) -> tuple[int | None, str]:
     command = ["setpriv", "--reuid=65534", "--clear-groups", sys.executable, "-c", AS_NOBODY]
     done = subprocess.run(
         [*command, json.dumps(properties)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/src", "HOME": "/nonexistent"},
+        cwd="/",
+        env={**os.environ, "PYTHONPATH": str(SOURCE), "HOME": "/nonexistent"},
         capture_output=True,
         text=True,
         check=False,

@@ -1,16 +1,15 @@
-"""Purge against revive against undrop: what the racers do, and the judge of what came of it.
+"""Purge against revive against undrop: what the racers do.
 
 A table with known rows lies in the trash; some processes purge it, some create it again, some
 bring it back. Every answer goes into a history, and so does what a reader finds afterwards: there
-must be an order of the calls that explains them all. Nobody drops the table again, so of undrop
-and create at most one is done, and a purge only before a create.
+must be an order of the calls that explains them all (judging.py).
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,25 +23,17 @@ from lance_catalog.errors import CommitOutcomeUnknownError, LanceNamespaceError
 from lance_catalog.maintenance.check import check
 from lance_catalog.maintenance.repair import apply, plan
 from tests.concurrency.guards import meeting, planted
-from tests.concurrency.histories import Operation, linearizable
+from tests.concurrency.judging import ROWS, Call, Seen, Side, State, own_rows
 from tests.concurrency.racing import ipc, open_catalog
 
 #: Two of each: what racer 0, 1, ... does.
 VERBS = ("purge", "revive", "undrop") * 2
-#: How a refusal of each verb may sound; anything else is a finding.
-REFUSALS = {"purge": {4, 14, 19}, "revive": {5, 14}, "undrop": {4, 5, 14}, "drop": {4, 14}}
 #: A mode, or compatibility mode with a table that only its directory tells of.
 KINDS = {"v1": Mode.V1, "v2": Mode.V2, "compat": Mode.COMPAT, "directory": Mode.COMPAT}
-ROWS = (1, 2, 3)
+#: Where every other racer is a V1 client, and who made and dropped the table.
+MIXED = {"mixed": Mode.COMPAT, "mixed-directory": Mode.V1}
 #: Nobody's grace: what lies there after a race is nobody's work on its way.
 NOW = -3600.0
-
-#: What there is of a table: "dropped", "gone", or its rows.
-State = str | tuple[int, ...]
-#: The rows that are shown, and what is in the trash: "there", "begun" (to be deleted) or nothing.
-Model = tuple[tuple[int, ...] | None, str]
-DROPPED: Model = (None, "there")
-LIVE: Model = (ROWS, "")
 
 
 @dataclass(frozen=True)
@@ -59,9 +50,13 @@ class Arena:
     def open(self, mode: Mode | None = None) -> DirectoryNamespace:
         more: dict[str, str] = {f"storage.{key}": value for key, value in self.storage}
         more["purge_quarantine"] = self.quarantine
-        ns = open_catalog(self.root, mode or KINDS[self.kind], **more)
+        ns = open_catalog(self.root, mode or KINDS.get(self.kind, Mode.COMPAT), **more)
         ns.context.lease_ms = self.lease_ms
         return ns
+
+    def client(self, number: int) -> DirectoryNamespace:
+        """What a racer works with."""
+        return self.open(Mode.V1 if self.kind in MIXED and number % 2 else None)
 
     def rows_of(self, ns: DirectoryNamespace, name: str) -> tuple[int, ...]:
         """The rows of a live table, read by Lance alone."""
@@ -70,10 +65,16 @@ class Arena:
         return tuple(sorted(dataset.to_table()["g"].to_pylist()))
 
     def make(self, ns: DirectoryNamespace, name: str, *, drop: bool = True) -> None:
+        ns = ns if self.kind not in MIXED else self.open(MIXED[self.kind])
         maker = self.open(Mode.V1) if self.kind == "directory" else ns
         maker.create_table({"id": [name]}, ipc(ROWS))
         if drop:
             ns.drop_table({"id": [name]}, ttl=0)
+
+    def side(self, ns: DirectoryNamespace) -> Side:
+        if self.kind not in MIXED:
+            return Side.ALONE
+        return Side.BESIDE if ns.mode is Mode.V1 else Side.HERE
 
     def look(self, ns: DirectoryNamespace, name: str) -> State:
         status = ns.table_status([name])
@@ -84,31 +85,10 @@ class Arena:
         return "dropped" if kept else "gone"
 
 
-@dataclass(frozen=True)
-class Call:
-    """One call of one racer: done (None), refused with a code, or nobody knows."""
-
-    name: str
-    verb: str
-    client: int
-    began: int
-    ended: int | None
-    code: int | None = None
-    text: str = ""
-
-    @property
-    def rows(self) -> tuple[int, ...]:
-        return own_rows(self.client)
-
-
-def own_rows(client: int) -> tuple[int, ...]:
-    return tuple(range(client * 100 + 100, client * 100 + 104))
-
-
 def call(arena: Arena, ns: DirectoryNamespace, verb: str, name: str, client: int) -> Call:
     """Do one operation, and say when it was and what came of it."""
     began = time.monotonic_ns()
-    done = Call(name, verb, client, began, None)
+    done = Call(name, verb, client, began, None, side=arena.side(ns))
     try:
         if verb == "purge":
             ns.purge_table([name])
@@ -129,62 +109,6 @@ def call(arena: Arena, ns: DirectoryNamespace, verb: str, name: str, client: int
     return replace(done, ended=time.monotonic_ns())
 
 
-def step(state: Model, operation: Operation) -> Iterator[Model]:
-    """The states that a call that was done, or may have been, leads to."""
-    (shown, trash), verb = state, operation.verb
-    if verb == "look":
-        if operation.answer == (shown or ("dropped" if trash == "there" else "gone")):
-            yield state
-    elif verb == "purge":
-        if trash in ("there", "begun"):
-            yield shown, ""
-        # One that did not end has begun perhaps; another ends it, maybe after a new table came.
-        if trash == "there" and operation.ended is None:
-            yield shown, "begun"
-    elif verb == "revive" and shown is None:
-        yield operation.answer, "" if trash == "there" else trash
-    elif verb == "undrop" and shown is None and trash == "there":
-        yield ROWS, ""
-    elif verb == "drop" and shown == ROWS:
-        yield None, "there"
-
-
-def explained(calls: Sequence[Call], looks: Sequence[State], start: Model = DROPPED) -> bool:
-    """Whether some order of the calls, true to their times, leads to what readers found."""
-    counted = [one for one in calls if one.code is None or one.ended is None]
-    history = [
-        Operation(one.client, one.verb, (one.name,), 0, one.rows, one.began, one.ended)
-        for one in counted
-    ]
-    after = max((one.ended or one.began for one in calls), default=0)
-    for number, found in enumerate(looks):
-        began = after + 2 * number + 1
-        history.append(Operation(-1, "look", (), 0, found, began, began + 1))
-    return bool(linearizable(history, start, step))
-
-
-def violations(
-    calls: Sequence[Call], looks: Sequence[dict[str, State]], start: Model = DROPPED
-) -> list[str]:
-    """What contradicts the claim, per name."""
-    wrong = [
-        f"{one.name}: {one.verb} answers {one.code} {one.text}"
-        for one in calls
-        if one.code is not None and one.code not in REFUSALS[one.verb]
-    ]
-    for name in looks[0]:
-        mine = [one for one in calls if one.name == name]
-        found = [look[name] for look in looks]
-        if not explained(mine, found, start):
-            lines = (
-                f"{c.verb}/{c.client} {c.began // 1000 % 10**8}-{(c.ended or 0) // 1000 % 10**8}"
-                f" {'done' if c.code is None else c.code} {c.text[:60]}"
-                for c in sorted(mine, key=lambda one: one.began)
-            )
-            wrong.append(f"{name}: readers found {found} after " + "; ".join(lines))
-    return wrong
-
-
 # What racers run: each on its share of the names, or all on every name.
 
 
@@ -196,7 +120,7 @@ def prepare(number: int, barrier: Any, arena: Arena, names: list[str]) -> None:
 
 def race(number: int, barrier: Any, arena: Arena, names: list[str]) -> tuple[list[Call], int]:
     """Meet the others at each name, every other time once more right before the claim."""
-    ns = arena.open()
+    ns = arena.client(number)
     calls = []
     with planted(arena.planted), meeting(barrier) as meet:
         for place, name in enumerate(names):
@@ -207,12 +131,17 @@ def race(number: int, barrier: Any, arena: Arena, names: list[str]) -> tuple[lis
     return calls, 0 if log is None else log.conflicts
 
 
-def look(number: int, barrier: Any, arena: Arena, names: list[str]) -> dict[str, State]:
+def look(
+    number: int, barrier: Any, arena: Arena, names: list[str], mended: bool
+) -> dict[str, State | Seen]:
+    """What there is; once all is mended also for V1 clients, where others are beside them."""
     ns = arena.open()
-    found: dict[str, State] = {}
+    other = arena.open(Mode.V1) if mended and arena.kind in MIXED else None
+    found: dict[str, State | Seen] = {}
     for name in names[number :: len(VERBS)]:
         try:
-            found[name] = arena.look(ns, name)
+            here = arena.look(ns, name)
+            found[name] = here if other is None else Seen(here, arena.look(other, name))
         except (LanceNamespaceError, OSError, ValueError) as error:
             found[name] = f"broken: {type(error).__name__}: {error}"[:200]
     return found

@@ -1,107 +1,24 @@
 """Interleavings that once lost something, each forced step by step in one process.
 
-Found by reading the protocols; the races of this folder meet them by chance only. A second handle
-reaches the root by another spelling of its path, so it has a log and a lock of its own, as another
-process would.
+Found by reading the protocols; the races of this folder meet them by chance only.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lance_catalog import DirectoryNamespace
 from lance_catalog.config import Mode
-from lance_catalog.directory import (
-    dropping,
-    first_version,
-    places,
-    registration,
-    resolve,
-    settling,
-    tables,
-)
-from lance_catalog.lifecycle import markers, removal
-from lance_catalog.lifecycle import purge as purge_module
-from lance_catalog.maintenance.check import check
-from tests.concurrency.racing import attempt, ipc, open_catalog, rows_at
+from lance_catalog.directory import dropping, first_version, places, registration, resolve
+from lance_catalog.lifecycle import markers
+from lance_catalog.manifest import gated
+from tests.concurrency.interleaving import Root, T, data, root, tables_of
+from tests.concurrency.racing import attempt, ipc, open_catalog
 
-T = {"id": ["t"]}
-
-
-class Root:
-    """One root, reached by two processes' worth of handles."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.path = str(folder / "root")
-        os.mkdir(self.path)
-        os.symlink(self.path, folder / "alias")
-        self.alias = str(folder / "alias")
-        self.patch = monkeypatch
-
-    def first(self, mode: Mode) -> DirectoryNamespace:
-        return open_catalog(self.path, mode)
-
-    def second(self, mode: Mode) -> DirectoryNamespace:
-        return open_catalog(self.alias, mode)
-
-    def at(self, point: str, run: Callable[[], object]) -> None:
-        """Run something the first time a fail point is reached, in whoever reaches it."""
-        left = [run]
-
-        def hook(name: str) -> None:
-            if name == point and left:
-                left.pop()()
-
-        for module in (tables, places, settling, first_version, markers, purge_module, removal):
-            self.patch.setattr(module, "hit", hook)
-
-    def around(
-        self,
-        module: Any,
-        name: str,
-        *,
-        before: Callable[[], object] | None = None,
-        after: Callable[[], object] | None = None,
-    ) -> None:
-        """Run something before or after the first call of a function, in whoever calls it."""
-        real = getattr(module, name)
-        first = [True]
-
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            mine = bool(first)
-            first.clear()
-            if mine and before is not None:
-                before()
-            answer = real(*args, **kwargs)
-            if mine and after is not None:
-                after()
-            return answer
-
-        self.patch.setattr(module, name, wrapped)
-
-    def clean(self, mode: Mode) -> None:
-        """Nothing that a check would report, and no file of ours outside the tables."""
-        problems = check(self.first(mode).context, grace_seconds=-3600).problems
-        assert problems == [], problems
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Root:
-    return Root(tmp_path, monkeypatch)
-
-
-def data(ns: DirectoryNamespace, *names: str) -> list[int]:
-    return rows_at(ns.describe_table({"id": list(names)}).location)
-
-
-def tables_of(ns: DirectoryNamespace) -> list[str]:
-    return list(ns.list_tables({"id": []}).tables)
+__all__ = ["root"]
 
 
 @pytest.mark.parametrize("behavior", ["purge", "trash"])
@@ -361,6 +278,25 @@ def test_a_folder_pruned_under_a_drop(root: Root) -> None:
     root.clean(Mode.V1)
 
 
+def test_a_folder_pruned_under_a_creation(root: Root) -> None:
+    """A loser removes the `_transactions` that Lance has made and not yet written into."""
+    ns = root.first(Mode.V1)
+    real = gated.commit
+    left = [True]
+
+    def commit(gate: Any, *args: Any) -> Any:
+        if left:
+            left.clear()
+            raise OSError("LanceError(IO): No such file or directory (os error 2)")
+        return real(gate, *args)
+
+    root.patch.setattr(gated, "commit", commit)
+    ns.create_table(T, ipc([1]))
+    assert not left
+    assert data(ns, "t") == [1]
+    root.clean(Mode.V1)
+
+
 def test_what_is_not_born_cannot_be_deregistered(root: Root) -> None:
     """C wrote version 1, no row yet | H deregisters it, L creates t elsewhere | C is refused.
 
@@ -417,3 +353,67 @@ def test_a_drop_that_comes_after_another_has_ended(root: Root, verb: str, purge:
     assert attempt(getattr(one, verb), T)[0] == 4
     assert sorted(os.listdir(root.path)) == ([] if purge else ["t.deleted", "t.lance"])
     root.clean(Mode.V1)
+
+
+@pytest.mark.parametrize("mode", [Mode.V1, Mode.COMPAT])
+def test_a_purge_that_a_row_refused_has_not_begun(root: Root, mode: Mode) -> None:
+    """R creates over a drop by marker | P takes its claim over | R's row lands | P sees it.
+
+    P's claim stayed, so nobody could bring the table back, and the next repair deleted it.
+    """
+    one, two = root.first(Mode.COMPAT), root.second(mode)
+    root.first(Mode.V1).create_table(T, ipc([1]))
+    root.first(Mode.V1).drop_table(T, ttl=0)
+    # Whoever comes finds that the other's claim has lapsed.
+    two.context.lease_ms = 0
+    claimed, go = threading.Event(), threading.Event()
+    outcome: list[tuple[int | None, str]] = []
+    thread = threading.Thread(target=lambda: outcome.append(attempt(two.purge_table, ["t"])))
+
+    def hook(name: str) -> None:
+        if threading.current_thread() is thread:
+            if name == "purge.before_move":
+                claimed.set()
+                assert go.wait(60)
+        elif name == "revive.landed":
+            thread.start()
+            assert claimed.wait(60)
+        elif name == "revive.registered":
+            go.set()
+            thread.join(60)
+
+    root.on_hit(hook)
+    code, text = attempt(one.create_table, T, ipc([2]))
+    assert code == 14, text
+    assert outcome[0][0] == (19 if mode is Mode.V1 else 14), outcome
+    assert not one.table_status(["t"]).purging
+    one.undrop_table(["t"])
+    assert data(one, "t") == [1]
+    root.clean(Mode.COMPAT)
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_an_undrop_that_a_drop_passed_by(root: Root, purge: bool) -> None:
+    """V1 brings back what it dropped | D drops its row, not yet its marker | V1 takes its own away.
+
+    V1 was told that the table is back, and what it wrote then went with the drop.
+    """
+    one, two = root.first(Mode.COMPAT), root.second(Mode.V1)
+    one.create_table(T, ipc([1]))
+    two.drop_table(T)
+
+    def meanwhile() -> None:
+        with root.patch.context() as patch:
+            patch.setattr(dropping, "mark_v1", lambda *args: None)
+            one.drop_table(T, purge=purge)
+
+    root.at("undrop.claimed", meanwhile)
+    code, text = attempt(two.undrop_table, ["t"])
+    assert code == 14, text
+    if purge:
+        assert sorted(os.listdir(root.path)) == ["__manifest"]
+    else:
+        assert not os.path.exists(f"{root.path}/__claims")
+        one.undrop_table(["t"])
+        assert data(one, "t") == data(two, "t") == [1]
+    root.clean(Mode.COMPAT)

@@ -14,18 +14,8 @@ from typing import Any
 import pytest
 
 from lance_catalog import failpoints
-from tests.concurrency.purging import (
-    DROPPED,
-    KINDS,
-    LIVE,
-    VERBS,
-    Arena,
-    Call,
-    call,
-    mend,
-    use,
-    violations,
-)
+from tests.concurrency.judging import DROPPED, LIVE, Call, violations
+from tests.concurrency.purging import KINDS, MIXED, VERBS, Arena, call, mend, use
 from tests.concurrency.racing import PATIENCE, Racers, flat
 from tests.concurrency.test_purge_race import Bucket, bucket, merged
 from tests.concurrency.victims import Victim, act
@@ -45,6 +35,7 @@ DROPS = ("marker.root_written", "marker.nested_written")
 
 def steps(kind: str, *, remote: bool = False) -> list[tuple[str, str]]:
     """Every (verb, step) that a kind of table goes through."""
+    kind = {"mixed": "compat", "mixed-directory": "directory"}.get(kind, kind)
     found = [("purge", f"purge.{step}") for step in PURGE]
     if remote:
         found = [one for one in found if one[1] not in ("purge.before_move", "purge.moved_aside")]
@@ -85,7 +76,7 @@ def test_every_step_is_in_the_list() -> None:
 
 def contend(number: int, barrier: Any, arena: Arena, name: str, go: str) -> list[Call]:
     """Come when the victim has won, and try until the answer is final."""
-    ns = arena.open()
+    ns = arena.client(number)
     end = time.monotonic() + PATIENCE / 4
     while not Path(go).exists():
         assert time.monotonic() < end, "the victim never came to its step"
@@ -116,10 +107,10 @@ def run(racers: Racers, arena: Arena, folder: Path, todo: list[tuple[str, str]])
         answer = victim.answer()
         victim.end()
         assert answer is None, f"{verb} went past {step}: {answer}"
-        calls.append(Call(name, verb, 9, began, None))
+        calls.append(Call(name, verb, 9, began, None, side=arena.side(ns)))
         found = [merged(racers, arena, [name])]
         mended, left = mend(arena)
-        found.append(merged(racers, arena, [name]))
+        found.append(merged(racers, arena, [name], mended=True))
         problems = violations(calls, found, LIVE if verb == "drop" else DROPPED)
         problems += [f"after repair: {line}" for line in left]
         problems += flat(racers.race(use, arena, [name], count=len(VERBS)))
@@ -145,6 +136,13 @@ def check(racers: Racers, arena: Arena, folder: Path, todo: list[tuple[str, str]
 def test_killed_at_every_step(racers: Racers, tmp_path: Path, full: bool, kind: str) -> None:
     arena = Arena(str(tmp_path / "root"), kind, lease_ms=LEASE_MS)
     check(racers, arena, tmp_path, chosen(kind, full))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", MIXED)
+def test_killed_at_every_step_beside_v1(racers: Racers, tmp_path: Path, kind: str) -> None:
+    arena = Arena(str(tmp_path / "root"), kind, lease_ms=LEASE_MS)
+    check(racers, arena, tmp_path, chosen(kind, True))
 
 
 @pytest.mark.integration

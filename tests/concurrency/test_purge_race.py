@@ -14,18 +14,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.concurrency.judging import Call, Seen, State, violations
 from tests.concurrency.purging import (
     KINDS,
+    MIXED,
     VERBS,
     Arena,
-    Call,
-    State,
     look,
     mend,
     prepare,
     race,
     use,
-    violations,
 )
 from tests.concurrency.racing import Racers, flat
 from tests.servers.s3 import S3Server
@@ -37,6 +36,9 @@ ROUNDS_S3 = {False: 6, True: 250}
 BATCH = 50
 #: Leases: longer than anything takes, and so short that whoever works is overtaken.
 LEASES = {"lasting": 60_000, "lapsing": 5}
+#: Guards that are switched off, and where that must be noticed.
+PLANTED = [(k, bug) for k in ("v1", "directory") for bug in ("claim ignored", "marker unchecked")]
+PLANTED += [("mixed", "manifest unread")]
 #: Calls refused because another one was first, or commits that met, per round.
 LEAST_CONFLICTS = 1.0
 
@@ -55,7 +57,7 @@ def run(racers: Racers, arena: Arena, rounds: int) -> tuple[list[str], Counter[s
         conflicts += sum(met for _, met in answers) + sum(one.code == 14 for one in calls)
         looks = [merged(racers, part, names)]
         mended, left = mend(part)
-        looks.append(merged(racers, part, names))
+        looks.append(merged(racers, part, names, mended=True))
         wrong += violations(calls, looks) + [f"after repair: {line}" for line in left]
         wrong += flat(racers.race(use, part, names, count=len(VERBS)))
         wrong += [f"after use: {line}" for line in mend(part)[1]]
@@ -65,8 +67,11 @@ def run(racers: Racers, arena: Arena, rounds: int) -> tuple[list[str], Counter[s
     return wrong, done, conflicts
 
 
-def merged(racers: Racers, arena: Arena, names: list[str]) -> dict[str, State]:
-    return dict(flat(part.items() for part in racers.race(look, arena, names, count=len(VERBS))))
+def merged(
+    racers: Racers, arena: Arena, names: list[str], *, mended: bool = False
+) -> dict[str, State | Seen]:
+    parts = racers.race(look, arena, names, mended, count=len(VERBS))
+    return dict(flat(part.items() for part in parts))
 
 
 def tell(title: str, rounds: int, done: Counter[str], conflicts: int, began: float) -> None:
@@ -75,7 +80,7 @@ def tell(title: str, rounds: int, done: Counter[str], conflicts: int, began: flo
 
 
 @pytest.mark.parametrize("lease", LEASES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *MIXED])
 def test_purge_against_revive_against_undrop(
     racers: Racers, tmp_path: Path, full: bool, kind: str, lease: str
 ) -> None:
@@ -86,7 +91,15 @@ def test_purge_against_revive_against_undrop(
     tell(f"{kind} {lease}", rounds, done, conflicts, began)
     assert not wrong, "\n".join(wrong[:20])
     assert conflicts >= LEAST_CONFLICTS * rounds
-    assert done["purge"] and done["undrop"] and (done["revive"] or lease == "lapsing")
+    # A race that one side always wins shows little. So few rounds may leave one out by chance.
+    wanted = ["purge", "undrop", *(["revive"] if lease == "lasting" else [])]
+    for more in range(1, 6):
+        if all(done[verb] for verb in wanted):
+            break
+        wrong, again, _ = run(racers, replace(arena, root=f"{arena.root}-{more}-"), rounds)
+        assert not wrong, "\n".join(wrong[:20])
+        done += again
+    assert all(done[verb] for verb in wanted), done
 
 
 Bucket = tuple[str, tuple[tuple[str, str], ...]]
@@ -111,10 +124,7 @@ def test_the_same_on_an_s3_server(racers: Racers, bucket: Bucket, full: bool, ki
     assert conflicts >= LEAST_CONFLICTS * rounds
 
 
-@pytest.mark.parametrize(
-    ("kind", "bug"),
-    [(kind, bug) for kind in ("v1", "directory") for bug in ("claim ignored", "marker unchecked")],
-)
+@pytest.mark.parametrize(("kind", "bug"), PLANTED)
 def test_a_guard_switched_off_is_noticed(
     racers: Racers, tmp_path: Path, kind: str, bug: str
 ) -> None:
@@ -124,5 +134,6 @@ def test_a_guard_switched_off_is_noticed(
     except AssertionError as error:
         print(f"{bug} broke a racer: {error}")
         return
-    print(f"{kind}, {bug}: {len(wrong)} violations, for example {wrong[:2]}; {dict(done)}")
-    assert wrong
+    lost = [line for line in wrong if "readers found" in line]
+    print(f"{kind}, {bug}: {len(wrong)} violations, for example {lost[:2]}; {dict(done)}")
+    assert lost

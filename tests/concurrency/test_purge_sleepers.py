@@ -17,17 +17,8 @@ from lance_catalog import DirectoryNamespace
 from lance_catalog.directory import reviving
 from lance_catalog.errors import ConcurrentModificationError
 from tests.concurrency.guards import planted
-from tests.concurrency.purging import (
-    KINDS,
-    ROWS,
-    Arena,
-    Call,
-    State,
-    call,
-    mend,
-    patiently,
-    violations,
-)
+from tests.concurrency.judging import ROWS, Call, Seen, State, violations
+from tests.concurrency.purging import KINDS, Arena, call, mend, patiently
 from tests.concurrency.racing import ipc
 from tests.concurrency.test_purge_race import Bucket, bucket
 from tests.concurrency.victims import Victim, act
@@ -76,7 +67,7 @@ class Scene:
         self.ns: DirectoryNamespace = self.arena.open()
         self.arena.make(self.ns, NAME)
         self.calls: list[Call] = []
-        self.looks: list[dict[str, State]] = []
+        self.looks: list[dict[str, State | Seen]] = []
         self._planted = arena.planted
 
     def fall_asleep(self, verb: str, plan: str) -> None:

@@ -16,7 +16,8 @@ from lance_catalog import failpoints
 from lance_catalog.directory import reviving, undropping
 from lance_catalog.lifecycle import deleting, markers, purge
 from tests.concurrency.guards import planted
-from tests.concurrency.purging import Arena, Call, call
+from tests.concurrency.judging import Call
+from tests.concurrency.purging import Arena, call
 from tests.concurrency.racing import PATIENCE
 
 #: From these on it has won, and the others may come.

@@ -26,6 +26,7 @@ from lance_catalog.directory import (
     reviving,
     settling,
     tables,
+    trashing,
     undropping,
 )
 from lance_catalog.directory.managed import batch, cleanup, commit, deletion, switch, target
@@ -97,6 +98,7 @@ WITH_POINTS = (
     switch,
     tables,
     target,
+    trashing,
     undropping,
     writing,
 )

@@ -6,6 +6,9 @@ row are there to be found, renamed, registered, migrated and dropped.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from hypothesis import settings
@@ -14,9 +17,17 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 
 from lance_catalog.config import Mode
 from lance_catalog.model import PROTECTED
-from tests.concurrency.racing import ipc
-from tests.model.machine import DRAWN_NAMESPACES, NESTED, PROPERTIES, ROOT_IDS, Drawn, likely
-from tests.model.model import DEFAULT_TTL_MS, Names, Table
+from tests.concurrency.racing import attempt, ipc
+from tests.model.machine import (
+    DRAWN_NAMESPACES,
+    DRAWN_TABLES,
+    NESTED,
+    PROPERTIES,
+    ROOT_IDS,
+    Drawn,
+    likely,
+)
+from tests.model.model import DEFAULT_TTL_MS, Drop, Hidden, Names, Table
 from tests.model.tables import CatalogMachine
 
 #: (examples of `make test`, of `make soak`), 50 steps each; 200 examples in all of `make test`.
@@ -154,6 +165,57 @@ class CompatMachine(ManifestMachine):
         rows = self.fresh_rows()
         writer.create_table({"id": list(names), "properties": properties}, ipc(rows))
         self.model.tables[names] = Table(place, rows, properties, has_row=False)
+
+    @precondition(lambda self: self.model.trash or self.model.hidden or self.model.tables)
+    @rule(
+        drawn=DRAWN_TABLES,
+        pick=st.integers(0, 7),
+        verb=st.sampled_from(["undrop", "purge", "create", "redeclare"]),
+    )
+    def v1_beside(self, drawn: Drawn, pick: int, verb: str) -> None:
+        """A V1 client ends a hiding: what a marker alone decides, and nothing else (19)."""
+        self.something_dropped(drawn)
+        known = self.hidden_from_v1()
+        if not known:
+            return
+        one = known[pick % len(known)]
+        names = (one.table.place.removesuffix(".lance"),)
+        if isinstance(one, Hidden):
+            verb = "register" if verb in ("undrop", "purge") else "drop"
+        if not one.table.has_row and self.model.is_taken(names):
+            return  # To V1 it would be this table, to others that one.
+        rows = self.fresh_rows()
+        v1 = self.open(Mode.V1, v1_redeclare="purge")
+        calls: dict[str, Callable[[], Any]] = {
+            "undrop": lambda: v1.undrop_table(list(names)),
+            "purge": lambda: v1.purge_table(list(names), force=True),
+            "create": lambda: v1.create_table({"id": list(names)}, ipc(rows)),
+            "redeclare": lambda: v1.declare_table({"id": list(names)}),
+            "register": lambda: v1.register_table({"id": list(names), "location": one.table.place}),
+            "drop": lambda: v1.drop_table({"id": list(names)}, ttl="never", force=True),
+        }
+        began = self.clock()
+        code, text = attempt(calls[verb])
+        if one.table.has_row:
+            assert code == 19, (verb, text)
+            return
+        if verb == "redeclare" and one.table.protected:
+            assert code == 19, text
+            return
+        assert code is None, (verb, text)
+        (self.model.hidden if isinstance(one, Hidden) else self.model.trash).remove(one)  # type: ignore[arg-type]
+        if verb == "drop":
+            (drop_id,) = (d.drop_id for d in self.ns.list_dropped_tables() if d.id == names)
+            self.bin(names, one.table, drop_id, None, began)
+        elif verb != "purge":
+            new = {"create": Table(one.table.place, rows), "redeclare": Table(one.table.place)}
+            self.model.tables[names] = new.get(verb, one.table)
+            self.model.tables[names].has_row = False
+
+    def hidden_from_v1(self) -> list[Hidden | Drop]:
+        """What a V1 client finds hidden: by its directory."""
+        both: list[Hidden | Drop] = [*self.model.hidden, *self.model.trash]
+        return [one for one in both if one.table.place.endswith(".lance")]
 
     @rule(names=ROOT_IDS)
     def register_directory(self, names: Names) -> None:

@@ -142,6 +142,28 @@ class UndoMachine(Machine):
             assert answer.objects >= 1
             self.model.trash.remove(chosen)
 
+    @precondition(lambda self: self.model.trash or self.model.tables)
+    @rule(drawn=DRAWN_TABLES, pick=st.integers(0, 7))
+    def undrop_one(self, drawn: Drawn, pick: int) -> None:
+        """As `undrop`, but of something that is there: chance alone comes to it too seldom."""
+        for number in range(2):
+            if self.something_dropped(drawn):
+                self.undrop(drawn, None, pick + number)
+
+    @precondition(lambda self: self.model.trash or self.model.tables)
+    @rule(drawn=DRAWN_TABLES, pick=st.integers(0, 7), sweep=st.sampled_from([False, False, True]))
+    def purge_one(self, drawn: Drawn, pick: int, sweep: bool) -> None:
+        if self.something_dropped(drawn):
+            if sweep:
+                self.sweep(False, 1)
+            else:
+                self.purge(drawn, True, pick)
+
+    def something_dropped(self, drawn: Drawn) -> bool:
+        if not self.model.trash:
+            self.drop((drawn[0], 0), None, purge=False, force=True)
+        return bool(self.model.trash)
+
     @rule(dry=st.booleans(), days=st.sampled_from([None, None, -1, 0, 1]))
     def sweep(self, dry: bool, days: int | None) -> None:
         """Everything whose time has come; or, with a time, everything dropped before it."""

@@ -49,6 +49,8 @@ def main() -> int:
     chosen = [one for one in BREAKS if not wanted or one.clause in wanted]
     missed = 0
     with tempfile.TemporaryDirectory(prefix="lance-catalog-mutants-") as folder:
+        # For tests with a child that runs as nobody.
+        os.chmod(folder, 0o755)
         source = Path(folder) / "src"
         shutil.copytree(REPOSITORY / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
         for broken in chosen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lance_catalog.config import Mode
-from lance_catalog.directory import protection
+from lance_catalog.directory import protection, trashing
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.layout import v1_directory
 from lance_catalog.directory.listing import is_component, occupied
@@ -81,6 +81,8 @@ def drop(ctx: Context, names: Identifier, how: Drop) -> tuple[str, Hidden]:
         former = None
         if live is None and is_addressable(names):
             former = trash.find(view, encode(names), HiddenState.DEREGISTERED)
+        if former is not None and trashing.is_unsettled(former):
+            return Change(), former
         if former is not None:
             purge.check_deletable(view, former.entry, what)
             if not how.force:
@@ -97,6 +99,8 @@ def drop(ctx: Context, names: Identifier, how: Drop) -> tuple[str, Hidden]:
     row = ctx.commit(plan)
     if row is None:
         return _drop_directory(ctx, names, how)
+    if trashing.settle_first(ctx, row):
+        return drop(ctx, names, how)
     finish(ctx, [row])
     return row.entry.location or "", row.hidden
 

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import lance
 import pyarrow as pa
@@ -26,11 +26,14 @@ from lance_catalog.failpoints import hit
 from lance_catalog.lifecycle.locations import v1_name
 from lance_catalog.manifest import gated
 from lance_catalog.model import user_properties
-from lance_catalog.storage.gate import CommitGate
+from lance_catalog.storage.gate import CommitGate, Outcome
 from lance_catalog.storage.manifests import Naming, manifest_name
 from lance_catalog.storage.port import Store
 
 __all__ = ["FirstVersion", "has_versions", "write_first_version"]
+
+#: How often others may take an empty folder away between its making and its first file.
+_TRIES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,17 +165,22 @@ def _put_properties(
 
 def _write_data(data: pa.Table, uri: str, options: dict[str, str] | None) -> Any:
     """Write the data files; again when a drop, or a loser's tidying, took the folder away."""
-    for _ in range(8):
+    for _ in range(_TRIES):
         try:
             return write_fragments(
                 data, uri, mode="create", return_transaction=True, storage_options=options
             )
         except OSError as error:
-            if "No such file or directory" not in str(error):
+            if not _is_missing(error):
                 raise
     return write_fragments(
         data, uri, mode="create", return_transaction=True, storage_options=options
     )
+
+
+def _is_missing(error: Exception) -> bool:
+    """Whether a folder went away under Lance: a loser's tidying removes those that are empty."""
+    return "No such file or directory" in str(error)
 
 
 def _was_taken(error: Exception) -> bool:
@@ -236,10 +244,18 @@ def still_there(store: Store, manifests: Mapping[str, str]) -> bool:
 
 
 def _commit(store: Store, target: Any, transaction: Any, gate: CommitGate, directory: str) -> Any:
-    # Who comes to a table that is there already may fail before the gate is asked.
-    return gated.commit(
-        gate, target, transaction, lambda error: _was_taken(error) or has_versions(store, directory)
-    )
+    def lost(error: Exception) -> bool:
+        # Who comes to a table that is there already may fail before the gate is asked.
+        return _was_taken(error) or has_versions(store, directory)
+
+    # A later version must not go on in a directory that was made anew.
+    for _ in range(_TRIES if gate.read_version == 0 else 0):
+        try:
+            return gated.commit(gate, target, transaction, lost)
+        except OSError as error:
+            if gate.outcome is not Outcome.NOT_TRIED or not _is_missing(error):
+                raise
+    return gated.commit(gate, target, transaction, lost)
 
 
 def discard(

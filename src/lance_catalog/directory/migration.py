@@ -11,22 +11,20 @@ tables, except those that were skipped.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Final
 
 from lance_catalog.config import Mode
-from lance_catalog.directory import layout_flag, listing
+from lance_catalog.directory import layout_flag, listing, trashing
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.managed.rows import arriving
-from lance_catalog.directory.marking import mark_v1
 from lance_catalog.directory.registration import table_properties
 from lance_catalog.errors import InvalidInputError, storage_errors
 from lance_catalog.failpoints import hit
 from lance_catalog.identifiers import check_new_name, encode, is_internal_key
-from lance_catalog.lifecycle import claim_files, markers, trash
+from lance_catalog.lifecycle import markers, trash
 from lance_catalog.lifecycle.locations import SUFFIX
-from lance_catalog.lifecycle.states import HiddenState, drop_id_prefix, is_creating, new_drop_id
+from lance_catalog.lifecycle.states import is_creating
 from lance_catalog.manifest import Change, Snapshot
 from lance_catalog.model import Entry, Kind, dump_metadata
 from lance_catalog.storage.capabilities import require_put_if_absent
@@ -34,8 +32,6 @@ from lance_catalog.storage.capabilities import require_put_if_absent
 __all__ = ["MigrationReport", "migrate", "refusal"]
 
 _BATCH: Final = 256
-#: What a marker may say of a table that can still come back.
-_KEPT: Final = (HiddenState.DROPPED, HiddenState.DEREGISTERED)
 
 
 @dataclass(slots=True)
@@ -121,41 +117,14 @@ def _hide(
 
 def _trash(ctx: Context, *, dry_run: bool) -> list[str]:
     """Give what only a marker hides a row in the trash: V2 alone would not know of it any more."""
-    done: list[str] = []
+    done = [] if dry_run else trashing.settle_all(ctx)
     for name in listing.marked_names(ctx.store):
-        place = name + SUFFIX
-        if ctx.exact().at_location(place) or refusal(ctx.exact(), name, hidden=True) is not None:
+        view = ctx.exact()
+        if view.at_location(name + SUFFIX) or refusal(view, name, hidden=True) is not None:
             continue
-        with storage_errors(f"looking at '{name}'"):
-            hidden = markers.read_with_claim(ctx.store, name, place)
-            kept = hidden is not None and hidden.state in _KEPT and hidden.claim is None
-            if hidden is None or not kept or not ctx.store.any_object(place):
-                continue
-        if not dry_run:
-            properties = dump_metadata(table_properties(ctx, place))
-            # A drop id begins with its table's digest, so that its rows are found.
-            known = hidden.drop_id.startswith(drop_id_prefix(name))
-            own = hidden if known else replace(hidden, drop_id=new_drop_id(name))
-            row = trash.hide(Entry(encode((name,)), Kind.TABLE.value, place, properties), own)
-            ctx.commit(partial(_plan_trash, place=place, row=row))
-            hit("migrate.trashed")
-            # Whoever ends the hiding by its marker claims, then looks for a row; we wrote the row,
-            # now look for a claim: at least one sees the other.
-            with storage_errors(f"looking at '{name}'"):
-                if claim_files.latest(ctx.store, name, hidden.drop_id) is not None:
-                    ctx.commit(partial(_take_back, row=row))
-                    continue
-            mark_v1(ctx, trash.TrashRow(row, encode((name,)), own))
-        done.append(name)
-    return done
-
-
-def _plan_trash(view: Snapshot, place: str, row: Entry) -> tuple[Change, None]:
-    return Change(add=() if view.at_location(place) else (row,)), None
-
-
-def _take_back(view: Snapshot, row: Entry) -> tuple[Change, None]:
-    return Change(remove=tuple(e for e in view.rows_of(row.object_id) if e == row)), None
+        if trashing.bring(ctx, name, dry_run=dry_run):
+            done.append(name)
+    return sorted(done)
 
 
 def _sort_out(view: Snapshot, names: list[str], report: MigrationReport) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from lance_catalog.config import Mode
-from lance_catalog.directory import dropped, protection
+from lance_catalog.directory import dropped, protection, trashing
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.dropped import DroppedTable, Found
 from lance_catalog.directory.marking import require_unregistered
@@ -105,7 +105,8 @@ def purge_one(
 def _one(ctx: Context, names: Identifier, drop_id: str | None) -> Found:
     view = ctx.exact()
     try:
-        return dropped.require(ctx, view, names, drop_id)
+        found = dropped.require(ctx, view, names, drop_id)
+        return _one(ctx, names, drop_id) if trashing.settle_first(ctx, found.row) else found
     except TableNotFoundError:
         if find_table(ctx, view, names) is not None:
             text = format_text(names)
@@ -129,6 +130,7 @@ def purge_some(
     if ids is None:
         if not dry_run:
             reopen_names(ctx)
+            trashing.settle_all(ctx)
         chosen = list_purgable(ctx, deleted_before_ms)
     else:
         chosen = [_one(ctx, names, None) for names in ids]
@@ -212,5 +214,7 @@ def _purge(
 def _measured(ctx: Context, found: Found, *, force: bool, ripe: bool) -> PurgedTable:
     _require_ripe(ctx, found, force=force, ripe=ripe)
     with storage_errors(f"looking at {found.location}"):
+        if found.row is None:
+            require_unregistered(ctx, found.location)
         size: Count = measure(ctx.store, found.location)
     return PurgedTable(found.told(), size.objects, size.bytes)

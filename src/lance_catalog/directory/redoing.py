@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 
 from lance_catalog.config import Mode
-from lance_catalog.directory import dropped, protection, reviving
+from lance_catalog.directory import dropped, protection, reviving, trashing
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.layout import v1_directory
 from lance_catalog.directory.listing import is_component, marked_names
@@ -37,6 +37,8 @@ def create_over_dropped(
         # In V1 whatever is being deleted is in the way; elsewhere another directory is not.
         if not found or found[0].hidden.is_purging:
             break
+        if trashing.settle_first(ctx, found[0].row):
+            continue
         if ctx.mode is not Mode.V1:
             require_namespace(view, parent_of(names))
         version = reviving.revive(ctx, found[0], data, given)

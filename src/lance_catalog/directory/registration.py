@@ -39,6 +39,7 @@ from lance_catalog.identifiers import (
     parent_of,
 )
 from lance_catalog.lifecycle import markers, trash
+from lance_catalog.lifecycle.claims import Verb
 from lance_catalog.lifecycle.locations import overlapping, v1_name
 from lance_catalog.lifecycle.states import Hidden, HiddenState, new_drop_id
 from lance_catalog.manifest import Change, Snapshot
@@ -282,6 +283,8 @@ def _register_directory(
                 f"table '{name}' was dropped; `lance-catalog trash undrop {name}` brings it back"
             )
         if properties and has_versions(ctx.store, directory):
+            # Asked again under the claim; but what is refused must not leave its properties.
+            ctx.terms().no_row(directory, Verb.REGISTER)
             options = dict(ctx.store.lance_options) or None
             lance.dataset(ctx.store.uri_of(directory), storage_options=options).update_metadata(
                 dict(properties)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lance_catalog.config import Mode
-from lance_catalog.directory import claiming, dropped, reviving
+from lance_catalog.directory import claiming, dropped, reviving, trashing
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.dropped import Found
 from lance_catalog.directory.managed.rows import arriving
@@ -64,6 +64,8 @@ def undrop(
     require_put_if_absent(ctx.store)
     while True:
         found = dropped.require(ctx, ctx.exact(), names, drop_id)
+        if trashing.settle_first(ctx, found.row):
+            continue
         _require_open(ctx, found)
         if found.row is None:
             _undrop_directory(ctx, found, target)

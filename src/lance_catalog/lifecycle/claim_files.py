@@ -92,7 +92,8 @@ def give_back(store: Store, name: str, drop_id: str, claim: Claim, *, ended: boo
     """Give up a claim without having changed anything.
 
     One that was taken over from somebody stays, as free: whoever had it before must not find that
-    it counts again. Unless the hiding itself has ended.
+    it counts again. Unless the hiding itself has ended. A purge that took over from another purge
+    has nothing to give back: what that one deleted is gone.
     """
     where = folder(name, drop_id)
     path = f"{where}/{claim.number}"
@@ -100,10 +101,21 @@ def give_back(store: Store, name: str, drop_id: str, claim: Claim, *, ended: boo
     if mine is None or mine.holder != claim.holder:
         return
     if claim.number and not ended:
+        if any(_may_have_deleted(store, f"{where}/{number}") for number in range(claim.number)):
+            return
         store.put(path, claim.freed().text().encode())
         return
     store.delete([path])
     store.prune(where)
+
+
+def _may_have_deleted(store: Store, path: str) -> bool:
+    """Whether an earlier claim was to purge, and was not given back; one not to be read may be."""
+    body = store.get(path)
+    if body is None:
+        return False
+    claim = Claim.parse(body.decode(errors="replace"))
+    return claim is None or claim.verb is Verb.PURGE
 
 
 def clear(store: Store, name: str, drop_id: str) -> None:

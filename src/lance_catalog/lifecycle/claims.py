@@ -29,6 +29,8 @@ class Verb(StrEnum):
     REGISTER = "register"
     #: A deregistered table is being dropped.
     DROP = "drop"
+    #: A migration made the row, and has not looked yet whether its marker still hides the table.
+    MIGRATE = "migrate"
     #: The holder gave it back; nothing was changed.
     FREE = "free"
 
@@ -89,6 +91,9 @@ def obstacle(
         return None
     if latest.verb is Verb.PURGE and verb is not Verb.PURGE:
         return "its data is being deleted"
+    if latest.verb is Verb.MIGRATE:
+        # However old: that look decides, and is nobody's to pass by.
+        return "a migration is bringing it into the manifest"
     if force or latest.is_stale(now_ms, lease_ms):
         return None
     if latest.verb is Verb.PURGE:

@@ -144,6 +144,8 @@ def claim(
     store: Store, name: str, directory: str, hidden: Hidden, verb: Verb, terms: Terms
 ) -> Claim:
     """Win the right to end a hiding that is still the one that was looked at; 14 otherwise."""
+    # Asked again under the claim; but whoever is refused anyway should stand in nobody's way.
+    terms.no_row(directory, verb)
     won = claim_files.take(store, name, hidden.drop_id, verb, terms)
     # Whoever ended it before us removed the marker, then looked for our claim (see `show`).
     now = read(store, name, directory)
@@ -182,8 +184,11 @@ def show(
             f"bringing back '{name}' took longer than its claim lasts, and another process took "
             "over. Whether it came back is not known: look (`lance-catalog trash status`)."
         )
-    require_back(store, name, directory, held, terms)
-    claim_files.clear(store, name, hidden.drop_id)
+    try:
+        require_back(store, name, directory, held, terms)
+    finally:
+        # Its markers are gone, and this hiding with them.
+        claim_files.clear(store, name, hidden.drop_id)
 
 
 def require_back(store: Store, name: str, directory: str, held: Claim, terms: Terms) -> None:

@@ -231,8 +231,7 @@ def purge_directory(
         try:
             guard()
         except LanceNamespaceError:
-            if held.number == 0:
-                claim_files.give_back(store, name, drop_id, held)
+            claim_files.give_back(store, name, drop_id, held)
             raise
 
     hit("purge.claimed")

@@ -35,7 +35,7 @@ def check(ctx: Context, view: Snapshot, older_than_ms: int) -> list[Problem]:
             owners.setdefault(place, entry.object_id)
     problems = list(_markers(ctx, level, view, older_than_ms))
     claimed = _claimed(ctx.store)
-    problems += _claims(ctx, claimed, older_than_ms)
+    problems += _claims(ctx, view, claimed, older_than_ms)
     problems += _aside(ctx.store, view, {where.rsplit("/", 1)[-1] for where in claimed})
     problems += _staging(ctx.store, "", older_than_ms)
     for place, owner in owners.items():
@@ -263,15 +263,19 @@ def _claimed(store: Store) -> dict[str, int]:
     return found
 
 
-def _claims(ctx: Context, claimed: dict[str, int], older_than_ms: int) -> Iterator[Problem]:
+def _claims(
+    ctx: Context, view: Snapshot, claimed: dict[str, int], older_than_ms: int
+) -> Iterator[Problem]:
     for where, modified_ms in claimed.items():
         parts = where.split("/")
         if len(parts) == 3:
             claim = claim_files.latest(ctx.store, parts[1], parts[2])
             if claim is None or not is_left(ctx, claim, older_than_ms):
                 continue
-            hidden = markers.read(ctx.store, parts[1], parts[1] + ".lance")
-            if claim.verb is Verb.PURGE and hidden is not None and hidden.drop_id == parts[2]:
+            place = parts[1] + ".lance"
+            hidden = markers.read(ctx.store, parts[1], place)
+            own = hidden is not None and hidden.drop_id == parts[2]
+            if claim.verb is Verb.PURGE and own and not view.at_location(place):
                 continue  # The marker says it.
         elif modified_ms > older_than_ms:
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lance_catalog.directory.context import Context
+from lance_catalog.directory.trashing import is_unsettled
 from lance_catalog.errors import InvalidTableStateError
 from lance_catalog.identifiers import is_internal_key, split_key
 from lance_catalog.lifecycle import markers, trash
@@ -96,6 +97,15 @@ def _bad_location(entry: Entry) -> Problem:
 
 def _hidden(ctx: Context, row: trash.TrashRow, older_than_ms: int) -> Iterator[Problem]:
     claim = row.hidden.claim
+    if is_unsettled(row):
+        if claim is not None and is_left(ctx, claim, older_than_ms):
+            yield Problem(
+                Kind.STALE_CLAIM,
+                row.entry.object_id,
+                f"a migration of the hidden table '{row.object_id}' did not finish",
+                "repair, or `lance-catalog migrate`, finishes it",
+            )
+        return  # Until then its marker decides.
     if claim is not None and is_left(ctx, claim, older_than_ms):
         if row.hidden.is_purging:
             yield Problem(

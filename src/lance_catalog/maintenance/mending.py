@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lance_catalog.directory import claiming, reviving
+from lance_catalog.directory import claiming, reviving, trashing
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.dropped import Found
 from lance_catalog.directory.layout import RESERVED, RESERVED_BODY
@@ -128,8 +128,11 @@ def remove_markers(ctx: Context, problem: Problem) -> None:
     """Show a registered table to readers of directories again."""
     place = problem.subject
     name = v1_name(place)
-    hidden = None if name is None else markers.read(ctx.store, name, place)
+    hidden = None if name is None else markers.read_with_claim(ctx.store, name, place)
     if name is not None and hidden is not None and ctx.exact().at_location(place):
+        if hidden.is_purging:
+            # Of a V1 client that died before it saw the row, and so deleted nothing.
+            claim_files.clear(ctx.store, name, hidden.drop_id)
         markers.reveal(ctx.store, name, place, hidden, ctx.terms(force=True))
 
 
@@ -179,6 +182,10 @@ def finish_claim(ctx: Context, problem: Problem) -> None:
         return
     _, name, drop_id = parts
     place = name + ".lance"
+    if _has_trash_row(ctx, place):
+        # A V1 client died between its claim and its look for a row, which it would have obeyed.
+        claim_files.clear(ctx.store, name, drop_id)
+        return
     hidden = markers.read_with_claim(ctx.store, name, place)
     if hidden is not None and hidden.drop_id == drop_id and hidden.claim is not None:
         if hidden.is_purging:
@@ -202,10 +209,19 @@ def finish_claim(ctx: Context, problem: Problem) -> None:
     claim_files.clear(ctx.store, name, drop_id)
 
 
+def _has_trash_row(ctx: Context, place: str) -> bool:
+    """Whether a row decides about a hiding; one that a migration left is settled first."""
+    for row in trash.owner_of(ctx.exact(), place):
+        trashing.settle_first(ctx, row)
+    return bool(trash.owner_of(ctx.exact(), place))
+
+
 def _undo_revival(ctx: Context, trash_id: str) -> None:
     """Take back a creation over a dropped table that died: the table stays in the trash."""
     row = trash.get(ctx.exact(), trash_id)
     if row is None or row.hidden.claim is None or row.hidden.is_purging:
+        return
+    if trashing.settle_first(ctx, row):
         return
     found = Found(decode(row.object_id), row.entry.location or "", row.hidden, row)
     held = claiming.claim(ctx, found, Verb.UNDROP, force=True)
