@@ -16,7 +16,9 @@ import pytest
 from lance.namespace import DirectoryNamespace
 
 from lance_catalog import errors
+from lance_catalog.config import Mode, Settings
 from lance_catalog.directory import table_versions
+from lance_catalog.directory.context import Context
 from lance_catalog.storage.local import LocalStore
 from lance_catalog.storage.manifests import Naming, manifest_name
 from lance_catalog.storage.port import ObjectInfo
@@ -676,6 +678,13 @@ class Tables(ln.LanceNamespace):
         if not os.path.isdir(f"{self.store.path}/{table_id[0]}.lance"):
             raise errors.TableNotFoundError(f"no table {table_id}")
         return self.store, f"{table_id[0]}.lance"
+
+    def managed(self, table_id: list[str] | None, branch: str | None = None) -> None:
+        """Files alone tell here."""
+
+    @property
+    def context(self) -> Context:
+        return Context(Settings(self.store.path, Mode.V1), self.store)
 
     def namespace_id(self) -> str:
         return "tables"

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lance_catalog.manifest.base import VERSION_TYPE, Base
 from lance_catalog.manifest.heads import Delta
@@ -45,7 +46,13 @@ def advance(old: Snapshot, dataset: Any, where: str) -> tuple[Snapshot, Delta]:
 
 
 def _load(dataset: Any, states: dict[int, FragmentState], metadata: dict[str, str]) -> Snapshot:
-    rows = dataset.scanner(columns=list(COLUMNS), with_row_address=True).to_table()
+    # Version rows are not held: a million of them would be most of the time and of the memory.
+    rows = dataset.scanner(
+        columns=list(COLUMNS),
+        filter=pc.field("object_type") != VERSION_TYPE,
+        with_row_address=True,
+        use_scalar_index=False,
+    ).to_table()
     return Snapshot(dataset.version, Base.build(rows), Overlay(), states, metadata)
 
 
