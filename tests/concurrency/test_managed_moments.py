@@ -17,10 +17,20 @@ import pytest
 from lance_catalog import DirectoryNamespace
 from lance_catalog.config import Mode
 from lance_catalog.directory import dropping
-from tests.concurrency.managed import disagreements, location, managed_catalog, read, table, write
+from lance_catalog.directory.managed import deletion
+from tests.concurrency.managed import (
+    disagreements,
+    location,
+    managed_catalog,
+    read,
+    stage,
+    table,
+    write,
+)
 from tests.concurrency.managed_bugs import planted
 from tests.concurrency.racing import ipc, open_catalog
 from tests.concurrency.together import WINDOWS, between
+from tests.crash.managed import dying_before_publishing
 from tests.crash.test_kill import mend
 
 #: What somebody else does to the table ``t``; afterwards what must be done to have it back.
@@ -200,3 +210,27 @@ def test_a_planted_bug_is_noticed(
         wrong = [f"it broke a reader, a writer or a repair: {error}"]
     print(f"{bug}: {wrong[:1]}"[:300])
     assert wrong
+
+
+def test_versions_below_a_commit_that_died_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleted after a look at what is there, before which nobody had died yet."""
+    root = str(tmp_path / "root")
+    ns = managed_catalog(root, Mode.V2, ["t"])
+    real = deletion.Lineage.of
+
+    def look(target: Any) -> Any:
+        found = real(target)
+        with dying_before_publishing():
+            ns.create_table_version(stage(ns, ["t"], [1]))
+        return found
+
+    monkeypatch.setattr(deletion.Lineage, "of", look)
+    ranges = [{"start_version": 1, "end_version": 2}]
+    assert ns.batch_delete_table_versions({"id": ["t"], "ranges": ranges}).deleted_count == 1
+    monkeypatch.undo()
+    # Another path to the same place: nobody there remembers anything.
+    Path(f"{root}-alias").symlink_to(root)
+    for one in (open_catalog(f"{root}-alias", Mode.V2), ns):
+        assert read(one, ["t"]) == [0, 1]

@@ -298,7 +298,7 @@ class DirectoryNamespace(DataOperations, TableLifecycle, ManagedVersions, ln.Lan
         """Whether the catalog decides over the versions of a table."""
         if found.entry is None or self._ctx.log is None:
             return False
-        return is_managed(self._ctx.glance().table_metadata)
+        return is_managed(found.catalog)
 
     def _storage_options(self) -> dict[str, str] | None:
         if not self._ctx.settings.vend_storage_options:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from lance_catalog.config import Mode
 from lance_catalog.directory import listing
@@ -52,6 +52,8 @@ class FoundTable:
     names: Identifier
     location: str
     entry: Entry | None
+    #: The metadata of the manifest it was found in: whoever needs both takes one look for them.
+    catalog: Mapping[str, str] = field(default_factory=dict)
 
 
 def table_id(ctx: Context, value: object, what: str) -> Identifier:
@@ -117,7 +119,7 @@ def find_table(ctx: Context, view: PointView, names: Identifier) -> FoundTable |
         if entry is not None:
             if not entry.is_table:
                 return None
-            return FoundTable(names, _place(entry), entry)
+            return FoundTable(names, _place(entry), entry, view.table_metadata)
         if ctx.mode is Mode.V2 or len(names) > 1 or not v1_visible(ctx, view, names[0]):
             return None
     elif not listing.exists(ctx.store, names[0]):

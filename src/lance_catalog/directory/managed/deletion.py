@@ -123,6 +123,9 @@ def remove_files(lineage: Lineage, gone: Iterable[Registered]) -> None:
     staged = [one.staged_path(target.directory) for one in ordered]
     with storage_errors(f"deleting manifests of '{target.key}'"), lineage.held() as same:
         if same:
+            # A commit that came since may be left halfway, and the newest file tells where to look
+            # for it: not before it is in place.
+            target.now().ready()
             target.ctx.store.delete([*paths, *(path for path in staged if path is not None)])
     hit("version.files_deleted")
 

@@ -15,6 +15,7 @@ from lance_namespace import TableVersion
 from lance_catalog.directory.managed.adoption import above
 from lance_catalog.directory.managed.target import TakenBackError, Target
 from lance_catalog.errors import TableVersionNotFoundError, storage_errors
+from lance_catalog.storage.manifests import newest_versions
 from lance_catalog.storage.port import ObjectInfo
 from lance_catalog.versions import registry
 from lance_catalog.versions.files import as_table_version, missing, parse_token
@@ -79,11 +80,21 @@ def _latest(target: Target, head: int) -> tuple[list[TableVersion], str | None] 
     it shows by its manifest.
     """
     one = target.latest(head)
-    if one is None or _is_lost(target, one, head) or above(target, head):
+    if one is None:
+        return None
+    token = str(head) if head > 1 else None
+    if target.ctx.store.remote:
+        # One request tells what is newest, and that both are there.
+        files = newest_versions(target.ctx.store, target.directory)
+        if max(files, default=0) != head or (head > 1 and head - 1 not in files):
+            return None
+        naming, e_tag = files[head]
+        return [_told(target, replace(one, naming=naming, e_tag=e_tag))], token
+    if _is_lost(target, one, head) or above(target, head):
         return None
     if head > 1 and target.file(head - 1) is None:
         return None
-    return [_model(target, one, head)], str(head) if head > 1 else None
+    return [_model(target, one, head)], token
 
 
 def _is_lost(target: Target, one: Registered, head: int) -> bool:
@@ -176,8 +187,13 @@ def _as_it_lies(target: Target, one: Registered) -> Registered | None:
 
 def _model(target: Target, one: Registered, head: int) -> TableVersion:
     if one.version == head and one.entry is not None:
-        info = target.put_in_place(one)
-    else:
+        return _told(target, one, target.put_in_place(one))
+    return _told(target, one)
+
+
+def _told(target: Target, one: Registered, info: ObjectInfo | None = None) -> TableVersion:
+    """Return the library's model of a version: by its file, or by its row alone."""
+    if info is None:
         path = one.final_path(target.directory)
         info = ObjectInfo(path, one.size, one.timestamp_ms, one.e_tag)
     made = as_table_version(target.ctx.store, one.version, info)
