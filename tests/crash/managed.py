@@ -17,7 +17,7 @@ from lance_catalog.config import Mode
 from lance_catalog.directory.deregistered import deregistered
 from lance_catalog.directory.managed import batch, commit
 from tests.concurrency.managed import numbers, read, stage, table, write
-from tests.concurrency.racing import ipc, open_catalog
+from tests.concurrency.racing import ipc, open_catalog, rows_at
 
 Run = Callable[[DirectoryNamespace], object]
 A, B, C, D = ["a"], ["b"], ["c"], ["d"]
@@ -33,11 +33,14 @@ class Scenario:
 
 
 class Seen(NamedTuple):
-    """What readers see: of each table its rows (None: declared) and versions; what is hidden."""
+    """What readers see: of each table its rows (None: declared) and versions; what is hidden.
+
+    Of that the rows that it would come back with.
+    """
 
     managed: bool
     tables: tuple[tuple[str, tuple[int, ...] | None, tuple[int, ...]], ...]
-    hidden: tuple[str, ...]
+    hidden: tuple[tuple[str, tuple[int, ...]], ...]
 
 
 def seen(ns: DirectoryNamespace) -> Seen:
@@ -48,9 +51,11 @@ def seen(ns: DirectoryNamespace) -> Seen:
         declared = ns.describe_table({"id": [name], "check_declared": True}).is_only_declared
         rows = None if declared else tuple(read(ns, [name]))
         found.append((name, rows, versions))
-    hidden = [".".join(one.names) for one in deregistered(ns.context)]
-    hidden += [".".join(one.id) for one in ns.list_dropped_tables()]
-    return Seen(ns.managed_versions_status().managed, tuple(found), tuple(sorted(hidden)))
+    places = [(one.names, one.location) for one in deregistered(ns.context)]
+    places += [(one.id, one.location) for one in ns.list_dropped_tables()]
+    uri = ns.context.store.uri_of
+    hidden = sorted((names[0], tuple(rows_at(uri(place)))) for names, place in places)
+    return Seen(ns.managed_versions_status().managed, tuple(found), tuple(hidden))
 
 
 # States.
@@ -106,6 +111,11 @@ def _left(run: Run) -> Run:
             run(ns)
 
     return prepare
+
+
+def _dropped(ns: DirectoryNamespace) -> None:
+    _managed(ns)
+    drop(ns)
 
 
 # Operations.
@@ -175,8 +185,11 @@ def rename(ns: DirectoryNamespace) -> object:
     return ns.rename_table({"id": A, "new_table_name": "e"})
 
 
-def drop_and_undrop(ns: DirectoryNamespace) -> object:
-    ns.drop_table({"id": A})
+def drop(ns: DirectoryNamespace) -> object:
+    return ns.drop_table({"id": A})
+
+
+def undrop(ns: DirectoryNamespace) -> object:
     return ns.undrop_table(A)
 
 
@@ -210,7 +223,8 @@ SCENARIOS = {
         Scenario("append to many that were left", _left(versions_of_one), append),
         Scenario("delete below what was left", _left(by_hand), delete_below),
         Scenario("rename what was left", _left(by_hand), rename),
-        Scenario("drop what was left", _left(three_at_once), drop_and_undrop),
+        Scenario("drop what was left", _left(three_at_once), drop),
+        Scenario("undrop", _dropped, undrop),
         Scenario(
             "disable what was left",
             _left(versions_of_one),

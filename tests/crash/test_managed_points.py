@@ -58,8 +58,10 @@ def test_every_point_is_reached(reached: Reached) -> None:
     assert {point for point in POINTS if point.startswith("version.")} <= known
 
 
-def cases(reached: Reached, size: str, *, telling: tuple[str, ...] = ()) -> list[tuple[Case, Mode]]:
-    """What to disturb in which mode: everything in both, or few by turns.
+def cases(
+    reached: Reached, whole: Mode | None, *, telling: tuple[str, ...] = ()
+) -> list[tuple[Case, Mode]]:
+    """What to disturb in which mode: everything in one of them, or few by turns.
 
     Few: each step of versions where it is passed first, and the telling ones in each scenario.
     """
@@ -69,8 +71,8 @@ def cases(reached: Reached, size: str, *, telling: tuple[str, ...] = ()) -> list
         for point, times in points
         for time in range(1, times + 1)
     ]
-    if size == "soak":
-        return [(case, mode) for case in every for mode in MODES]
+    if whole is not None:
+        return [(case, whole) for case in every]
     first = {point: case for case in reversed(every) if (point := case[1]).startswith("version.")}
     few = [case for case in every if case == first.get(case[1]) or case[1:] in _once(telling)]
     return [(case, MODES[number % 2]) for number, case in enumerate(few)]
@@ -92,9 +94,9 @@ def _crash(root: str, name: str, mode: Mode, point: str, time: int) -> None:
     assert done.returncode == -signal.SIGKILL, (name, point, done.stderr.decode())
 
 
-@pytest.mark.parametrize("size", ["ci", pytest.param("soak", marks=pytest.mark.soak)])
-def test_a_crash_at_every_point(reached: Reached, tmp_path: Path, size: str) -> None:
-    todo = cases(reached, size)
+@pytest.mark.parametrize("whole", [None, *(pytest.param(m, marks=pytest.mark.soak) for m in MODES)])
+def test_a_crash_at_every_point(reached: Reached, tmp_path: Path, whole: Mode | None) -> None:
+    todo = cases(reached, whole)
     print(f"{len(todo)} crashes")
     asleep: dict[str, DirectoryNamespace] = {}
 
@@ -119,12 +121,12 @@ def test_a_crash_at_every_point(reached: Reached, tmp_path: Path, size: str) -> 
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("size", ["ci", pytest.param("soak", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("whole", [None, *(pytest.param(m, marks=pytest.mark.soak) for m in MODES)])
 def test_an_error_at_every_point(
-    reached: Reached, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str
+    reached: Reached, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Mode | None
 ) -> None:
     wrong: list[str] = []
-    for case, mode in cases(reached, size, telling=("version.row_written",)):
+    for case, mode in cases(reached, whole, telling=("version.row_written",)):
         name, point, time = case
         root = str(tmp_path / f"{name}-{point}-{time}-{mode.value}")
         ns = open_catalog(root, mode)
