@@ -118,6 +118,7 @@ def run(racers: Racers, arena: Arena, folder: Path, todo: list[tuple[str, str]])
         wrong += [f"{verb} killed at {step}: {line}" for line in problems]
         done.update(one.verb for one in calls if one.ended and one.code is None)
         done.update(f"mended {kind}" for kind in mended.elements())
+        done["answers"] += sum(one.ended is not None and one.code != 14 for one in calls)
         done["conflicts"] += sum(one.code == 14 for one in calls)
     following.end()
     assert not wrong, "\n".join(wrong[:20])
@@ -129,7 +130,8 @@ def check(racers: Racers, arena: Arena, folder: Path, todo: list[tuple[str, str]
     done = run(racers, arena, folder, todo)
     seconds = time.monotonic() - began
     print(f"{arena.kind}: {len(todo)} kills, {dict(done)}, {seconds:.1f} s")
-    assert done["conflicts"] >= len(todo)
+    # How many met the claim before its lease ran out is the machine's affair: on a slow store none.
+    assert done["answers"] == len(todo) * len(VERBS)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,17 +7,15 @@ which is what finalizing a staged manifest is (facts: versions-and-wire §5).
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import stat
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
-from lance_catalog.errors import ServiceUnavailableError
+from lance_catalog.storage.locking import locked
 from lance_catalog.storage.port import (
     Content,
     Level,
@@ -36,9 +34,6 @@ STAGING_PREFIX: Final = ".lance-catalog-staging-"
 _FIRST: Final = 32
 #: Bytes of one read; a file may be larger.
 _READ: Final = 1 << 20
-#: How long to wait for the lock of the root, and how often to look. Holders take milliseconds.
-_LOCK_SECONDS: Final = 30.0
-_LOCK_LOOK: Final = 0.0005
 # Lance reads these as they are; a location without %24 is what people recognise.
 _SAFE: Final = "/$"
 
@@ -297,31 +292,8 @@ class LocalStore(Store):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
 
-    @contextlib.contextmanager
-    def exclusive(self) -> Iterator[None]:
-        # The root folder itself is locked: no lock file to leave behind, or to lose.
-        os.makedirs(self.path, exist_ok=True)
-        number = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            self._lock(number)
-            yield
-        finally:
-            os.close(number)
-
-    def _lock(self, number: int) -> None:
-        """Lock, and give up on a holder that does not move: death frees a lock, a stop does not."""
-        deadline = time.monotonic() + _LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise ServiceUnavailableError(
-                        f"another process has held the lock of {self.path} for "
-                        f"{_LOCK_SECONDS:.0f} s; it may be stopped or hang. Retry later."
-                    ) from None
-            time.sleep(_LOCK_LOOK)
+    def exclusive(self) -> contextlib.AbstractContextManager[None]:
+        return locked(self.path)
 
     def move_aside(self, source: str, target: str) -> bool | None:
         destination = self._absolute(target)
