@@ -10,6 +10,7 @@ import pytest
 
 from lance_catalog import CommitOutcomeUnknownError
 from lance_catalog.config import Mode
+from lance_catalog.directory import describing
 from lance_catalog.directory.managed import batch, cleanup, commit, deletion, switch
 from lance_catalog.errors import ConcurrentModificationError, LanceNamespaceError
 from lance_catalog.maintenance.repair import apply, plan
@@ -288,6 +289,27 @@ class TestOthers:
         else:
             answer = two.ns.create_table({"id": B, "mode": "exist_ok"}, ipc(rows([0])))
             assert answer.version == 4
+
+    def test_a_version_deleted_while_it_is_opened(
+        self, two: Catalog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Lance has chosen the latest, and before it reads it there is another and this one not."""
+        real, left = lance.dataset, [True]
+
+        def slow(*args: Any, **how: Any) -> Any:
+            if left and str(args and args[0]).endswith(two.place(A)):
+                left.clear()
+                write(two, A, [4])
+                ranges = [{"start_version": 1, "end_version": 4}]
+                two.batch_delete_table_versions({"id": A, "ranges": ranges})
+                return real(*args, **how, version=3)
+            return real(*args, **how)
+
+        now = two.snapshot()
+        monkeypatch.setattr(describing.lance, "dataset", slow)
+        assert outcome(now.open_table, A) == 11
+        assert not left
+        assert two.describe_table({"id": A, "load_detailed_metadata": True}).version == 4
 
     def test_a_first_version_that_is_not_in_place(
         self, two: Catalog, monkeypatch: pytest.MonkeyPatch

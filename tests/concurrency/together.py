@@ -24,6 +24,7 @@ from lance_catalog.errors import (
     CommitOutcomeUnknownError,
     LanceNamespaceError,
     TableNotFoundError,
+    TableVersionNotFoundError,
 )
 from tests.concurrency.managed import location, read, stage, table, write
 from tests.concurrency.racing import PATIENCE, ipc, open_catalog
@@ -224,8 +225,9 @@ def read_rounds(root: str, mode: Mode, folder: str, pinned: bool) -> Read:
         try:
             seen = _pinned(ns, stop, counter) if pinned else _in_order(ns)
         except (LanceNamespaceError, ValueError, OSError) as error:
-            # The second table is away for a moment in some of the rounds; versions were taken back.
-            if not isinstance(error, (TableNotFoundError, TakenBackError)):
+            # The second table is away for a moment in some of the rounds; versions were taken back,
+            # or deleted after somebody chose them.
+            if not (isinstance(error, _MAY_BE) or _deleted(error)):
                 wrong.append(f"{type(error).__name__}: {error}")
             continue
         looks += 1
@@ -237,6 +239,16 @@ def read_rounds(root: str, mode: Mode, folder: str, pinned: bool) -> Read:
             # Who has read the first one may find more in those read later, never less.
             partial |= seen[name] - seen["a"] if pinned else set()
     return Read(looks, len(states), partial, wrong)
+
+
+_MAY_BE = (TableNotFoundError, TakenBackError, TableVersionNotFoundError)
+
+
+def _deleted(error: Exception) -> bool:
+    """Whether stock Lance came too late: between its two looks versions were deleted."""
+    return (
+        isinstance(error, ValueError) and "_versions/" in str(error) and "not found" in str(error)
+    )
 
 
 def _pinned(ns: DirectoryNamespace, stop: Path, counter: Path) -> dict[str, set[int]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import lance
 
@@ -16,6 +17,9 @@ from lance_catalog.identifiers import format_text
 from lance_catalog.model import user_properties
 
 __all__ = ["is_declared", "open_dataset", "properties_of"]
+
+#: So often may the version that Lance is about to open be replaced and deleted under its hands.
+_DELETED_MEANWHILE: Final = 4
 
 
 def is_declared(ctx: Context, place: str) -> bool:
@@ -48,12 +52,26 @@ def open_dataset(
         )
     with storage_errors(f"opening '{text}'"):
         if client is None:
-            dataset = lance.dataset(uri, storage_options=options)
+            dataset = _latest(lambda: lance.dataset(uri, storage_options=options))
         else:
-            dataset = lance.dataset(
-                namespace_client=client, table_id=list(found.names), storage_options=options
+            names = list(found.names)
+            dataset = _latest(
+                lambda: lance.dataset(
+                    namespace_client=client, table_id=names, storage_options=options
+                )
             )
     return checkout(dataset, f"table '{text}'", version=version, branch=branch, tag=tag)
+
+
+def _latest(open_: Callable[[], Any]) -> Any:
+    """Open at the latest version, whatever is committed and deleted while Lance looks for it."""
+    for _ in range(_DELETED_MEANWHILE):
+        try:
+            return open_()
+        except ValueError as error:
+            if "_versions/" not in str(error) or "was not found" not in str(error):
+                raise
+    return open_()
 
 
 def properties_of(found: FoundTable, dataset: Any) -> dict[str, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -125,7 +126,8 @@ def remove_files(lineage: Lineage, gone: Iterable[Registered]) -> None:
         if same:
             # A commit that came since may be left halfway, and the newest file tells where to look
             # for it: not before it is in place.
-            target.now().ready()
+            with contextlib.suppress(TableNotFoundError):
+                target.now().ready()
             target.ctx.store.delete([*paths, *(path for path in staged if path is not None)])
     hit("version.files_deleted")
 

@@ -10,9 +10,11 @@ from lance_catalog.directory.resolve import FoundTable
 from lance_catalog.errors import (
     ConcurrentModificationError,
     InvalidTableStateError,
+    TableNotFoundError,
     storage_errors,
 )
 from lance_catalog.failpoints import hit
+from lance_catalog.identifiers import is_internal_key
 from lance_catalog.manifest import Snapshot
 from lance_catalog.model import Entry
 from lance_catalog.storage.manifests import Naming, manifest_name
@@ -41,9 +43,18 @@ class Target:
         return self.entry.object_id
 
     def now(self) -> Target:
-        """Return the same table at the latest version of the catalog."""
+        """Return the same table at the latest version of the catalog, under the name it has there.
+
+        4 for one that left it.
+        """
         view = self.ctx.exact()
-        return replace(self, view=view, entry=view.get(self.key) or self.entry)
+        known = view.get(self.key)
+        if known is None or known.location != self.entry.location:
+            at = view.at_location(self.entry.location or "")
+            known = next((row for row in at if not is_internal_key(row.object_id)), None)
+        if known is None:
+            raise TableNotFoundError(f"table '{self.key}' was dropped meanwhile")
+        return replace(self, view=view, entry=known)
 
     def head(self) -> int:
         """Return the highest version that was ever registered."""
@@ -108,10 +119,10 @@ class Target:
 
         Putting it in place now would bring back what its writer was told has failed.
         """
-        now = self.now()
-        current = now.view.get(self.key)
-        if current is None or current.location != self.entry.location:
-            return  # Dropped or renamed since, its data kept.
+        try:
+            now = self.now()
+        except TableNotFoundError:
+            return  # Dropped since, its data kept.
         row = now.registered(version.version).get(version.version)
         if row is None or row.staged != version.staged:
             raise TakenBackError(
