@@ -3,8 +3,9 @@
 ``LANCE_CATALOG_FAILPOINTS="manifest.finalized=kill"`` kills the process (SIGKILL, as a crash
 would) the first time the point is reached; ``=kill@3`` the third time; ``=raise`` raises an
 OSError instead; ``=stop`` stops the process (SIGSTOP) until somebody continues it. Several are
-separated by commas. Every step of every commit protocol has a point in :data:`POINTS`; the crash
-tests enumerate it, so a new step without a test is red.
+separated by commas. With ``LANCE_CATALOG_FAILPOINTS_ONCE=<file>`` only the first of all processes
+that come by does it: whoever makes the file. Every step of every commit protocol has a point in
+:data:`POINTS`; the crash tests enumerate it, so a new step without a test is red.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ POINTS: Final = frozenset(
         "version.healed",
         "version.rows_deleted",
         "version.files_deleted",
+        "version.jobs_kept",
         "version.cleanup_forgotten",
         "version.cleanup_deleted",
         "version.imported",
@@ -75,6 +77,15 @@ POINTS: Final = frozenset(
         "purge.batch",
         "purge.deleted",
         "purge.finished",
+        # A job's commit to a table, in order; a refused try; a table that a job makes.
+        "job.looked",
+        "job.staged",
+        "job.finalized",
+        "job.landed",
+        "job.refused",
+        "job.created",
+        # In a task, before anybody knows of its files.
+        "job.task_written",
         # migration, in order: per table that another implementation hid, per batch, the flag.
         "marker.lifted",
         "migrate.registered",
@@ -99,6 +110,17 @@ _plan: dict[str, tuple[str, int]] = _parse(os.environ.get("LANCE_CATALOG_FAILPOI
 _hits: dict[str, int] = {}
 
 
+def _is_first() -> bool:
+    once = os.environ.get("LANCE_CATALOG_FAILPOINTS_ONCE")
+    if once is None:
+        return True
+    try:
+        os.close(os.open(once, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
 def hit(name: str) -> None:
     """Do what the environment planned for this point: nothing, normally."""
     if not _plan:
@@ -108,7 +130,7 @@ def hit(name: str) -> None:
         return
     verb, at = planned
     _hits[name] = _hits.get(name, 0) + 1
-    if _hits[name] != at:
+    if _hits[name] != at or not _is_first():
         return
     if verb == "kill":
         os.kill(os.getpid(), signal.SIGKILL)

@@ -18,7 +18,9 @@ from lance_catalog.cli import (
     log,
     migrate,
     namespace,
+    pipeline,
     repair,
+    spark,
     table,
     trash,
     upkeep,
@@ -44,6 +46,8 @@ _ORDER: Final = (
     "check",
     "repair",
     "upkeep",
+    "pipeline",
+    "spark",
     "config",
 )
 
@@ -113,6 +117,8 @@ app.add_typer(namespace.app, name="namespace")
 app.add_typer(table.app, name="table")
 app.add_typer(versions.app, name="versions")
 app.add_typer(trash.app, name="trash")
+app.add_typer(pipeline.app, name="pipeline")
+app.add_typer(spark.app, name="spark")
 app.add_typer(config.app, name="config")
 log.add_to(app)
 migrate.add_to(app)

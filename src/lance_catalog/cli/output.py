@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from lance_catalog.cli.results import Details, Done, Listing, Plan, Result, Value
+from lance_catalog.cli.results import Details, Done, Listing, Plan, Report, Result, Value
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from lance_catalog.cli.failures import CommandError
 
-__all__ = ["Format", "Output", "visible"]
+__all__ = ["Format", "Output", "Steps", "visible"]
 
 _LIST_SHOWN: Final = 4
 _TEXT_SHOWN: Final = 60
@@ -119,6 +119,15 @@ class Output:
             task = bar.add_task(what, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
 
+    @contextmanager
+    def steps(self) -> Iterator[Steps]:
+        """Give what tells of steps, one after the other: on a terminal the current one moves."""
+        if self.quiet or self.format is Format.JSON or not sys.stderr.isatty():
+            yield Steps(self.message)
+            return
+        with _console(sys.stderr).status("") as status:
+            yield Steps(self.message, lambda text: status.update(visible(text)))
+
     def take_logs(self, *, debug: bool) -> None:
         """Show what the library logs as messages."""
         handler = _LogHandler(self)
@@ -127,6 +136,27 @@ class Output:
         logger.handlers = [handler]
         logger.propagate = False
         logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+
+
+class Steps:
+    """Tells when a step begins and ends."""
+
+    def __init__(
+        self, message: Callable[[str], None], show: Callable[[str], None] | None = None
+    ) -> None:
+        self._message = message
+        self._show = show
+
+    def begin(self, what: str, *, aloud: bool) -> None:
+        """Tell what runs now; in plain lines only what takes its time (``aloud``)."""
+        if self._show is not None:
+            self._show(what)
+        elif aloud:
+            self._message(f"{what} ...")
+
+    def end(self, what: str) -> None:
+        """Tell what is done."""
+        self._message(what)
 
 
 class _LogHandler(logging.Handler):
@@ -219,6 +249,8 @@ def _typed(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _as_json(result: Result) -> Any:
     match result:
+        case Report(fields=fields):
+            return fields
         case Listing(rows=rows):
             return rows
         case Value(name=name, value=value):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Details", "Done", "Listing", "Plan", "Result", "Step", "Value"]
+__all__ = ["Details", "Done", "Listing", "Plan", "Report", "Result", "Step", "Value"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +27,13 @@ class Listing(Result):
     titles: tuple[str, ...] | None = None
     #: Cut long values in a table meant for eyes; ids are never cut.
     shorten: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(Listing):
+    """A listing for people and scripts that is part of something larger, which JSON has whole."""
+
+    fields: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

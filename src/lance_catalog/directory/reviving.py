@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import lance
@@ -41,7 +41,7 @@ from lance_catalog.manifest import Change, Snapshot, gated
 from lance_catalog.model import Entry, Kind, dump_metadata, user_properties
 from lance_catalog.storage.port import Store
 
-__all__ = ["revive", "undo_others"]
+__all__ = ["put_over", "revive", "undo_others"]
 
 #: Writers that still have the table open may put versions between; each costs one try.
 _TRIES: Final = 16
@@ -66,6 +66,23 @@ def revive(ctx: Context, found: Found, data: pa.Table, given: dict[str, str]) ->
         if not now or now[0].hidden.is_purging:
             return None  # Its directory went away below the writer.
         raise
+    return put_over(ctx, found, operation, given)
+
+
+def put_over(
+    ctx: Context,
+    found: Found,
+    operation: Any,
+    given: dict[str, str],
+    properties: Mapping[str, str] | None = None,
+) -> int | None:
+    """Make what was written at a dropped table's place its next version, and show the table.
+
+    ``properties`` are kept in the transaction. None, and the files removed, when the drop ended
+    meanwhile.
+    """
+    what = f"creating '{format_text(found.names)}' over the dropped table"
+    place = found.location
     files = [f"{place}/data/{file.path}" for part in operation.fragments for file in part.files]
     try:
         with storage_errors(what):
@@ -81,7 +98,7 @@ def revive(ctx: Context, found: Found, data: pa.Table, given: dict[str, str]) ->
         with storage_errors(what):
             hit("revive.claimed")
             undo_others(held)
-            version = _land(ctx.store, place, operation, given, held)
+            version = _land(ctx.store, place, operation, given, held, properties)
     except CommitOutcomeUnknownError:
         raise  # The claim lapses; whoever comes then undoes what may have landed.
     except LanceNamespaceError as error:
@@ -138,7 +155,14 @@ def _tokens(drop_id: str, claim: Claim) -> tuple[uuid.UUID, uuid.UUID]:
     return uuid.UUID(stem + claim.holder[:16]), uuid.UUID(stem + claim.holder[16:])
 
 
-def _land(store: Store, place: str, operation: Any, given: dict[str, str], held: Held) -> int:
+def _land(
+    store: Store,
+    place: str,
+    operation: Any,
+    given: dict[str, str],
+    held: Held,
+    told: Mapping[str, str] | None = None,
+) -> int:
     """Put the new data, and the properties, on top of whatever is the latest version."""
     data, properties = _tokens(held.found.hidden.drop_id, held.claim)
 
@@ -147,7 +171,7 @@ def _land(store: Store, place: str, operation: Any, given: dict[str, str], held:
             held.require_in_commit()
         hit(f"revive.version_{step}")
 
-    made = _put(store, place, lambda dataset: operation, data, fence)
+    made = _put(store, place, lambda dataset: operation, data, fence, told)
     if user_properties(dict(made.metadata)) != given:
         # R14: the table's own metadata says the same as its row.
         updates = lance.LanceOperation.UpdateMap(dict(given), replace=True)
@@ -156,10 +180,17 @@ def _land(store: Store, place: str, operation: Any, given: dict[str, str], held:
     return int(made.version)
 
 
-def _put(store: Store, place: str, operation: Any, token: uuid.UUID, fence: Any) -> Any:
+def _put(
+    store: Store,
+    place: str,
+    operation: Any,
+    token: uuid.UUID,
+    fence: Any,
+    told: Mapping[str, str] | None = None,
+) -> Any:
     for _ in range(_TRIES):
         dataset = gated.latest(store, place)
-        made = gated.put_on_top(store, place, dataset, operation(dataset), token, fence)
+        made = gated.put_on_top(store, place, dataset, operation(dataset), token, fence, told)
         if made is not None:
             return made
     raise ConcurrentModificationError(

@@ -46,13 +46,13 @@ from lance_catalog.versions.registry import is_managed
 if TYPE_CHECKING:
     from lance_catalog.directory.namespace import DirectoryNamespace
 
-__all__ = ["Transaction", "run"]
+__all__ = ["Collector", "Transaction", "run"]
 
 T = TypeVar("T")
 
 
 @dataclass
-class _Collector:
+class Collector:
     """What Lance takes for the namespace of one table: keeps its commits back."""
 
     ctx: Context
@@ -148,7 +148,7 @@ class Transaction:
                 "`lance-catalog versions enable` switches them on for this catalog"
             )
         self._view = view
-        self._tables: dict[Identifier, _Collector] = {}
+        self._tables: dict[Identifier, Collector] = {}
         self._handles: dict[Identifier, Any] = {}
         self._made: dict[Identifier, dict[str, str]] = {}
         self._deregistered: list[Identifier] = []
@@ -223,7 +223,7 @@ class Transaction:
         return handle
 
     @contextlib.contextmanager
-    def _conflicts(self, names: Identifier, collector: _Collector) -> Iterator[None]:
+    def _conflicts(self, names: Identifier, collector: Collector) -> Iterator[None]:
         """Raise 14 for a failure because somebody changed the table since the transaction began."""
         try:
             yield
@@ -245,7 +245,7 @@ class Transaction:
             raise InvalidInputError("the transaction has ended; begin another")
         return table_id(self._ctx, list(id), "transaction")
 
-    def _collector(self, names: Identifier) -> _Collector:
+    def _collector(self, names: Identifier) -> Collector:
         if names not in self._tables:
             found = require_table(self._ctx, self._view, names)
             target = managed_target(self._ctx, self._view, found)
@@ -265,7 +265,7 @@ class Transaction:
                         f"'{format_text(names)}' was written to since the transaction began; retry"
                     )
             place = found.location
-            self._tables[names] = _Collector(
+            self._tables[names] = Collector(
                 self._ctx, names, place, target if base else None, base
             )
         return self._tables[names]
@@ -283,7 +283,7 @@ class Transaction:
         with storage_errors(f"declaring '{format_text(names)}'"):
             self._ctx.store.put_flag(f"{place}/{RESERVED}", body)
         self._made[names] = given
-        self._tables[names] = _Collector(self._ctx, names, place, None, 0)
+        self._tables[names] = Collector(self._ctx, names, place, None, 0)
 
     def commit(self) -> None:
         """Publish everything at once; 14 when one of the tables changed: then nothing is."""
@@ -322,7 +322,7 @@ class Transaction:
         for collector in self._tables.values():
             collector.closed = True
 
-    def _remove(self, names: Identifier, collector: _Collector) -> None:
+    def _remove(self, names: Identifier, collector: Collector) -> None:
         store, place = self._ctx.store, collector.directory
         if names in self._made:
             # Nobody knows the place but us; the name may be somebody else's by now.
@@ -344,7 +344,7 @@ class Transaction:
             store.delete(only_in(store, place, made, base[1]))
 
 
-def _is_in_place(collector: _Collector, version: int, body: bytes | None) -> bool:
+def _is_in_place(collector: Collector, version: int, body: bytes | None) -> bool:
     """Whether what was staged is a version after all."""
     file = None if collector.target is None else collector.target.file(version)
     return file is not None and collector.ctx.store.get(file[1].path) == body

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lance_catalog.directory.context import Context
 from lance_catalog.identifiers import is_internal_key
-from lance_catalog.maintenance import check_directories, check_rows, check_versions
+from lance_catalog.maintenance import check_directories, check_jobs, check_rows, check_versions
 from lance_catalog.maintenance.findings import Kind, Problem, Report
 from lance_catalog.manifest import Snapshot
 from lance_catalog.manifest.inspection import stray_files
@@ -42,6 +42,7 @@ def check(ctx: Context, *, grace_seconds: float = 3600.0) -> Report:
                 )
             )
     problems += _tidy(ctx, view, check_directories.check(ctx, view, older_than))
+    problems += check_jobs.check(ctx, view, older_than)
     return Report(
         problems,
         tables=sum(entry.is_table for entry in entries),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import lance
@@ -74,16 +74,18 @@ def put_on_top(
     operation: Any,
     token: uuid.UUID,
     on_step: Callable[[str], None] = lambda step: None,
+    properties: Mapping[str, str] | None = None,
 ) -> Any:
     """Commit an operation as the version after ``dataset``'s; None when another was first.
 
     ``token`` is the transaction's id, by which a version is known again. ``on_step`` is told
-    "staged" right before the version lands, and may raise to keep it from landing.
+    "staged" right before the version lands, and may raise to keep it from landing. ``properties``
+    are kept in the transaction.
     """
     found = newest_versions(store, directory)
     naming = found[max(found)][0]
     gate = CommitGate(store, directory, dataset.version, naming, on_step=on_step)
-    transaction = lance.Transaction(dataset.version, operation, str(token))
+    transaction = lance.Transaction(dataset.version, operation, str(token), dict(properties or {}))
     made = None
     try:
         made = commit(gate, dataset, transaction)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import lance
 
 from lance_catalog.config import parse_duration_ms
+from lance_catalog.directory import job_ids
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.describing import is_declared
 from lance_catalog.directory.managed.deletion import held_versions
@@ -159,6 +160,8 @@ def _clean(ctx: Context, names: Identifier, rule: Rule, *, dry_run: bool) -> Cle
         if dry_run or not gone:
             nothing = None if dry_run else 0
             return CleanedTable(names, len(gone), left, nothing, len(old) - len(chosen))
+        # Before anything goes: a job must not find itself forgotten (see directory/job_ids.py).
+        _keep_jobs(ctx, found, dataset, {version: files[version] for version in chosen})
         rows = [] if target is None else _forget(target, gone)
         hit("version.cleanup_forgotten")
         freed = _delete(dataset, chosen, lineage)
@@ -167,6 +170,14 @@ def _clean(ctx: Context, names: Identifier, rule: Rule, *, dry_run: bool) -> Cle
         if target is not None and kept:
             _remember(target, [row for row in rows if row.version in kept])
         return CleanedTable(names, len(gone) - len(kept), left, freed, len(old) - len(chosen))
+
+
+def _keep_jobs(ctx: Context, found: FoundTable, dataset: Any, going: dict[int, int]) -> None:
+    """Write down which jobs made the versions that go."""
+    told = ((version, at_ms, job_ids.told_by(dataset, version)) for version, at_ms in going.items())
+    jobs = [(version, at_ms, made.properties) for version, at_ms, made in told if made is not None]
+    job_ids.keep(ctx.store, found.location, jobs, ctx.clock())
+    hit("version.jobs_kept")
 
 
 def _delete(dataset: Any, chosen: Sequence[int], lineage: Lineage | None) -> int:
