@@ -19,7 +19,7 @@ from lance_catalog.manifest.writing import Attempt
 from tests.behaviour.catalogs import Catalog, ipc, outcome, rows
 from tests.behaviour.versioning import numbers, opened, plain, values, write
 
-pytestmark = pytest.mark.modes(Mode.V2, Mode.COMPAT)
+pytestmark = [pytest.mark.modes(Mode.V2, Mode.COMPAT), pytest.mark.stores("local", "s3")]
 
 A, B = ["a"], ["b"]
 
