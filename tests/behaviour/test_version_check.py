@@ -14,7 +14,7 @@ from lance_catalog.storage.manifests import Naming, manifest_name
 from lance_catalog.versions.registry import Registered, key_of
 from tests.behaviour.catalogs import Catalog, ipc, rows
 
-pytestmark = pytest.mark.modes(Mode.V2, Mode.COMPAT)
+pytestmark = [pytest.mark.modes(Mode.V2, Mode.COMPAT), pytest.mark.stores("local", "s3")]
 
 T = ["ns", "t"]
 KEY = "ns$t"

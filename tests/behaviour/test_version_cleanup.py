@@ -14,6 +14,8 @@ from lance_catalog.maintenance.check import check
 from lance_catalog.maintenance.repair import apply, plan
 from tests.behaviour.catalogs import Catalog, code, ipc, rows
 
+#: Lance does the work; one store tells as much as two.
+pytestmark = pytest.mark.stores("local", "s3")
 T = ["t"]
 DAY = 24 * 3600 * 1000
 
@@ -38,17 +40,9 @@ def later(catalog: Catalog, ms: int) -> None:
     catalog.ns.context.clock = lambda: clock() + ms
 
 
-@pytest.fixture(params=["files", "registry"])
-def kept(request: pytest.FixtureRequest, catalog: Catalog) -> Catalog:
-    """A catalog whose versions are files alone, and one that manages them."""
-    if request.param == "registry":
-        if catalog.ns.context.mode is Mode.V1:
-            pytest.skip("V1 has no registry")
-        catalog.enable_managed_versions()
-    return catalog
+class Rules:
+    """What holds where versions are files alone, and where the catalog manages them."""
 
-
-class TestRules:
     def test_by_count(self, kept: Catalog) -> None:
         filled(kept)
         report = kept.cleanup_table_versions(T, keep=2)
@@ -129,6 +123,20 @@ class TestRules:
 
     def test_an_unknown_table(self, kept: Catalog) -> None:
         assert code(kept.cleanup_table_versions, ["nothing"]) == 4
+
+
+class TestFiles(Rules):
+    @pytest.fixture
+    def kept(self, catalog: Catalog) -> Catalog:
+        return catalog
+
+
+@pytest.mark.modes(Mode.V2, Mode.COMPAT)
+class TestManaged(Rules):
+    @pytest.fixture
+    def kept(self, catalog: Catalog) -> Catalog:
+        catalog.enable_managed_versions()
+        return catalog
 
 
 @pytest.mark.modes(Mode.V2, Mode.COMPAT)

@@ -19,7 +19,7 @@ from lance_catalog.manifest.writing import Attempt
 from tests.behaviour.catalogs import Catalog, ipc, outcome, rows
 from tests.behaviour.versioning import numbers, opened, plain, values, write
 
-pytestmark = pytest.mark.modes(Mode.V2, Mode.COMPAT)
+pytestmark = [pytest.mark.modes(Mode.V2, Mode.COMPAT), pytest.mark.stores("local", "s3")]
 
 A, B = ["a"], ["b"]
 
@@ -39,6 +39,16 @@ def at(patch: pytest.MonkeyPatch, module: Any, point: str, work: Callable[[], ob
             work()
 
     patch.setattr(module, "hit", meet)
+
+
+def write_plain(catalog: Catalog, id: list[str], numbers: list[int]) -> None:
+    """Append as one who ignores the catalog."""
+    lance.write_dataset(
+        rows(numbers),
+        catalog.describe_table({"id": id}).location,
+        mode="append",
+        storage_options=catalog.root.options or None,
+    )
 
 
 def die() -> None:
@@ -321,6 +331,38 @@ class TestOthers:
             dies(two, {"new": [4], "b": [4]})
         assert outcome(two.create, ["new"]) == 5
         assert values(plain(two, ["new"])) == [4]
+
+
+@pytest.mark.parametrize("past", ["snapshot", "as_of"])
+def test_a_number_that_was_taken_back(
+    catalog: Catalog, past: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another put under it later does not show as of the moment at which it was registered."""
+    catalog.enable_managed_versions()
+    for name in ("a", "b"):
+        catalog.create([name], [1])
+    moments: list[Any] = []
+
+    def foreign() -> None:
+        moments.append(catalog.ns.snapshot())
+        write_plain(catalog, B, [9])
+
+    with monkeypatch.context() as patch:
+        at(patch, batch, "version.row_written", foreign)
+        with pytest.raises(LanceNamespaceError):
+            catalog.ns.run_transaction(
+                lambda tx: [tx.write([name], rows([2])) for name in ("a", "b")], retries=0
+            )
+    assert values(opened(catalog, A)) == [1]
+    write(catalog, A, [3])
+    assert values(opened(catalog, A)) == [1, 3]
+    if past == "snapshot":
+        found = outcome(moments[0].open_table, A)
+    else:
+        then = catalog.open(as_of=moments[0].version)
+        found = outcome(then.describe_table_version, {"id": A, "version": 2})
+    assert found == 14
+    assert values(catalog.snapshot().open_table(A)) == [1, 3]
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -26,7 +26,7 @@ from lance_catalog.errors import (
     TableNotFoundError,
     TableVersionNotFoundError,
 )
-from tests.concurrency.managed import location, read, stage, table, write
+from tests.concurrency.managed import location, stage, table, write
 from tests.concurrency.racing import PATIENCE, ipc, open_catalog
 
 TABLES = ("a", "b", "c")
@@ -213,17 +213,20 @@ class Read(NamedTuple):
     states: int
     partial: set[int]
     wrong: list[str]
+    #: What was read when something was missing: the versions of the catalog and of the tables.
+    notes: list[str]
 
 
 def read_rounds(root: str, mode: Mode, folder: str, pinned: bool) -> Read:
     """A reader, until there is a file ``stop``."""
     ns = open_catalog(root, mode)
-    looks, states, wrong = 0, set(), []
+    looks, states, wrong, notes = 0, set(), [], []
     partial: set[int] = set()
     stop, counter = Path(f"{folder}/stop"), Path(f"{folder}/looks{int(pinned)}")
     while not stop.exists():
+        opened: list[str] = []
         try:
-            seen = _pinned(ns, stop, counter) if pinned else _in_order(ns)
+            seen = _pinned(ns, stop, counter, opened) if pinned else _in_order(ns, opened)
         except (LanceNamespaceError, ValueError, OSError) as error:
             # The second table is away for a moment in some of the rounds; versions were taken back,
             # or deleted after somebody chose them.
@@ -235,10 +238,12 @@ def read_rounds(root: str, mode: Mode, folder: str, pinned: bool) -> Read:
             counter.write_text(str(looks), encoding="utf-8")
         states.add(tuple(sorted(seen["a"])))
         for name in ("b", "c"):
-            partial |= seen["a"] - seen[name]
+            missing = seen["a"] - seen[name]
             # Who has read the first one may find more in those read later, never less.
-            partial |= seen[name] - seen["a"] if pinned else set()
-    return Read(looks, len(states), partial, wrong)
+            missing |= seen[name] - seen["a"] if pinned else set()
+            partial |= missing
+            notes += [f"{sorted(missing)} of {name}, pinned {pinned}: {opened}"] if missing else []
+    return Read(looks, len(states), partial, wrong, notes)
 
 
 _MAY_BE = (TableNotFoundError, TakenBackError, TableVersionNotFoundError)
@@ -251,24 +256,29 @@ def _deleted(error: Exception) -> bool:
     )
 
 
-def _pinned(ns: DirectoryNamespace, stop: Path, counter: Path) -> dict[str, set[int]]:
+def _pinned(
+    ns: DirectoryNamespace, stop: Path, counter: Path, opened: list[str]
+) -> dict[str, set[int]]:
     """All tables of one snapshot, others having committed since the first was read."""
     now = ns.snapshot()
-    seen = {"a": _rounds(now.open_table(["a"]))}
+    seen = {"a": _rounds(now.open_table(["a"]), opened)}
     counter.write_text(str(time.monotonic_ns()), encoding="utf-8")
     end = time.monotonic() + PATIENCE
     while ns.snapshot().version == now.version and not stop.exists():
         assert time.monotonic() < end, "the writer sleeps"
         time.sleep(0.0005)
-    return seen | {name: _rounds(now.open_table([name])) for name in ("b", "c")}
+    opened.append(f"catalog {now.version}, later {ns.snapshot().version}")
+    return seen | {name: _rounds(now.open_table([name]), opened) for name in ("b", "c")}
 
 
-def _in_order(ns: DirectoryNamespace) -> dict[str, set[int]]:
+def _in_order(ns: DirectoryNamespace, opened: list[str]) -> dict[str, set[int]]:
     found = {}
     for name in TABLES:
-        found[name] = {row for row in read(ns, [name]) if 0 < row < OTHERS}
+        opened.append(f"catalog {ns.snapshot().version}")
+        found[name] = _rounds(lance.dataset(namespace_client=ns, table_id=[name]), opened)
     return found
 
 
-def _rounds(dataset: Any) -> set[int]:
+def _rounds(dataset: Any, opened: list[str]) -> set[int]:
+    opened.append(f"table {dataset.version}")
     return {row for row in dataset.to_table()["g"].to_pylist() if 0 < row < OTHERS}

@@ -40,9 +40,9 @@ class Victim:
         self.idle = False
         self._pipe.send((run, args))
 
-    def answer(self) -> Any:
+    def answer(self, patience: float = PATIENCE) -> Any:
         """What it returned; None when it was killed."""
-        assert self._pipe.poll(PATIENCE), "the process did not end"
+        assert self._pipe.poll(patience), "the process did not end"
         try:
             good, answer = self._pipe.recv()
         except EOFError:

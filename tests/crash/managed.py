@@ -1,11 +1,7 @@
-"""Operations on managed versions, each from a known state: what the crash tests run.
-
-``python -m tests.crash.managed <root> <scenario>`` runs one, in a process that may be killed.
-"""
+"""Operations on managed versions, each from a known state: what the crash tests run."""
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -234,6 +230,6 @@ SCENARIOS = {
 }
 
 
-if __name__ == "__main__":
-    chosen = SCENARIOS[sys.argv[2]]
-    chosen.run(open_catalog(sys.argv[1], Mode(sys.argv[3])))
+def main(root: str, name: str, mode: str) -> None:
+    """Run one, in a process that may be killed."""
+    SCENARIOS[name].run(open_catalog(root, Mode(mode)))

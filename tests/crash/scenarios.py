@@ -1,12 +1,8 @@
-"""Operations that pass fail points, each from a known state: what the crash tests run.
-
-``python -m tests.crash.scenarios <root> <scenario>`` runs one, in a process that may be killed.
-"""
+"""Operations that pass fail points, each from a known state: what the crash tests run."""
 
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -200,6 +196,6 @@ def code_of(run: Run, ns: DirectoryNamespace) -> int | None:
     return None
 
 
-if __name__ == "__main__":
-    chosen = SCENARIOS[sys.argv[2]]
-    chosen.run(chosen.open(sys.argv[1]))
+def main(root: str, name: str) -> None:
+    """Run one, in a process that may be killed."""
+    SCENARIOS[name].run(SCENARIOS[name].open(root))

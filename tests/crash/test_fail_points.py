@@ -8,9 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -37,7 +35,8 @@ from lance_catalog.lifecycle import deleting, markers, purge, removal
 from lance_catalog.maintenance.check import check
 from lance_catalog.manifest import log as manifest_log
 from lance_catalog.manifest import own_version, retention, writing
-from tests.concurrency.racing import PATIENCE, ipc
+from tests.concurrency.racing import ipc
+from tests.crash.nursery import Nursery
 from tests.crash.scenarios import SCENARIOS, Scenario, Seen, code_of, later, seen
 from tests.crash.test_kill import mend
 
@@ -176,16 +175,16 @@ def _cases(
     return chosen
 
 
-def _crash(root: str, scenario: Scenario, point: str, time: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.crash.scenarios", root, scenario.name],
-        env={**os.environ, "LANCE_CATALOG_FAILPOINTS": f"{point}=kill@{time}"},
-        cwd=Path(__file__).parents[2],
-        timeout=PATIENCE,
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, (scenario.name, point, done.stderr.decode())
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    made = Nursery("tests.crash.scenarios")
+    yield made
+    made.close()
+
+
+def _crash(nursery: Nursery, root: str, scenario: Scenario, point: str, time: int) -> None:
+    done = nursery.run(f"{point}=kill@{time}", root, scenario.name)
+    assert done.code == -signal.SIGKILL, (scenario.name, point, done)
 
 
 def _half_made(scenario: Scenario, before: Seen) -> list[Seen]:
@@ -240,24 +239,22 @@ def _run_again(scenario: Scenario, root: str, case: Case, now: Seen, outcome: Ou
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("size", ["ci", pytest.param("soak", marks=pytest.mark.soak)])
 def test_a_crash_at_every_point(
-    reached: dict[str, list[tuple[str, int]]], tmp_path: Path, mode: Mode, size: str
+    nursery: Nursery,
+    reached: dict[str, list[tuple[str, int]]],
+    tmp_path: Path,
+    mode: Mode,
+    size: str,
 ) -> None:
     cases = _cases(reached, mode, everything=size == "soak")
     print(f"{mode.value}: {len(cases)} crashes")
 
-    def crashed(case: Case) -> str:
-        name, point, time = case
-        root = str(tmp_path / f"{name}-{point}-{time}" / "root")
-        SCENARIOS[name].prepare(SCENARIOS[name].open(root))
-        _crash(root, SCENARIOS[name], point, time)
-        return root
-
     wrong: list[str] = []
-    # Starting Python is most of the time; what comes after runs here, one by one.
-    with ThreadPoolExecutor(2) as pool:
-        for case, root in zip(cases, pool.map(crashed, cases), strict=True):
-            wrong += _look(SCENARIOS[case[0]], root, case, _outcome(case[0], str(tmp_path)))
-            shutil.rmtree(root)
+    for name, point, time in cases:
+        scenario, root = SCENARIOS[name], str(tmp_path / f"{name}-{point}-{time}" / "root")
+        scenario.prepare(scenario.open(root))
+        _crash(nursery, root, scenario, point, time)
+        wrong += _look(scenario, root, (name, point, time), _outcome(name, str(tmp_path)))
+        shutil.rmtree(root)
     assert not wrong, "\n".join(wrong)
 
 

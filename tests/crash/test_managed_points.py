@@ -6,22 +6,20 @@ meanwhile goes on; a repair leaves nothing to find; and it can be run again.
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from lance_catalog import DirectoryNamespace, failpoints
+from lance_catalog import failpoints
 from lance_catalog.config import Mode
 from lance_catalog.failpoints import POINTS
-from tests.concurrency.racing import PATIENCE, open_catalog
+from tests.concurrency.racing import open_catalog
 from tests.crash.managed import SCENARIOS, seen
 from tests.crash.managed_looks import copied, examine, outcome_of
+from tests.crash.nursery import Nursery
 from tests.crash.test_fail_points import WITH_POINTS
 
 MODES = (Mode.V2, Mode.COMPAT)
@@ -82,42 +80,36 @@ def _once(points: tuple[str, ...]) -> list[tuple[str, int]]:
     return [(point, 1) for point in points]
 
 
-def _crash(root: str, name: str, mode: Mode, point: str, time: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.crash.managed", root, name, mode.value],
-        env={**os.environ, "LANCE_CATALOG_FAILPOINTS": f"{point}=kill@{time}"},
-        cwd=Path(__file__).parents[2],
-        timeout=PATIENCE,
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, (name, point, done.stderr.decode())
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    made = Nursery("tests.crash.managed")
+    yield made
+    made.close()
+
+
+def _crash(nursery: Nursery, root: str, name: str, mode: Mode, point: str, time: int) -> None:
+    done = nursery.run(f"{point}=kill@{time}", root, name, mode.value)
+    assert done.code == -signal.SIGKILL, (name, point, done)
 
 
 @pytest.mark.parametrize("whole", [None, *(pytest.param(m, marks=pytest.mark.soak) for m in MODES)])
-def test_a_crash_at_every_point(reached: Reached, tmp_path: Path, whole: Mode | None) -> None:
+def test_a_crash_at_every_point(
+    nursery: Nursery, reached: Reached, tmp_path: Path, whole: Mode | None
+) -> None:
     todo = cases(reached, whole)
     print(f"{len(todo)} crashes")
-    asleep: dict[str, DirectoryNamespace] = {}
-
-    def crashed(one: tuple[Case, Mode]) -> str:
-        (name, point, time), mode = one
-        root = str(tmp_path / f"{name}-{point}-{time}-{mode.value}")
-        asleep[root] = open_catalog(root, mode)
-        SCENARIOS[name].prepare(asleep[root])
-        _crash(root, name, mode, point, time)
-        return root
-
     wrong: list[str] = []
-    # Starting Python is most of the time; what comes after runs here, one by one.
-    with ThreadPoolExecutor(2) as pool:
-        for (case, mode), root in zip(todo, pool.map(crashed, todo), strict=True):
-            try:
-                outcome = outcome_of(case[0], mode, str(tmp_path))
-                examine(root, asleep.pop(root), case[0], mode, outcome)
-            except Exception as error:
-                wrong.append(f"{mode.value} {case}: {error}"[:800])
-            shutil.rmtree(root)
+    for case, mode in todo:
+        name, point, time = case
+        root = str(tmp_path / f"{name}-{point}-{time}-{mode.value}")
+        asleep = open_catalog(root, mode)
+        SCENARIOS[name].prepare(asleep)
+        _crash(nursery, root, name, mode, point, time)
+        try:
+            examine(root, asleep, name, mode, outcome_of(name, mode, str(tmp_path)))
+        except Exception as error:
+            wrong.append(f"{mode.value} {case}: {error}"[:800])
+        shutil.rmtree(root)
     assert not wrong, "\n".join(wrong)
 
 

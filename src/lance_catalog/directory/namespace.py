@@ -310,7 +310,9 @@ class DirectoryNamespace(DataOperations, TableLifecycle, ManagedVersions, ln.Lan
         asked = parse(request, ln.DeclareTableRequest)
         names = table_id(self._ctx, asked.id, "declare_table")
         made = tables.declare(self._ctx, names, asked.location, asked.properties)
-        managed = self._ctx.log is not None and is_managed(self._ctx.glance().table_metadata)
+        log = self._ctx.log
+        # As of the commit that declared it: no further look.
+        managed = log is not None and is_managed(log.snapshot(float("inf")).table_metadata)
         return ln.DeclareTableResponse(
             location=self._ctx.store.uri_of(made.location),
             properties=made.properties or None,

@@ -39,6 +39,8 @@ __all__ = ["Attempt", "Landed"]
 
 #: Rows moved by a merge that the next snapshot takes over one by one; more are read back.
 _MOVED: Final = 4096
+#: Rows whose file is made in memory, and put from there.
+_FEW: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,12 @@ class Attempt:
             table = pa.concat_tables([kept.select(schema.names).cast(schema), table])
         if table.num_rows == 0:
             return [], moved
+        if table.num_rows <= _FEW:
+            few, files = self.workshop.write(table)
+            self._note(few)
+            for name, body in files.items():
+                self.store.put_flag(f"{DIRECTORY}/data/{name}", body)
+            return few, moved
         fragments: list[Any] = write_fragments(
             table,
             self.opened(False),

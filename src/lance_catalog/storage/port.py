@@ -147,7 +147,7 @@ class Store(ABC):
         """
 
     def put_flag(self, path: str, data: bytes) -> bool:
-        """As :meth:`put_if_absent`, for a file that says all by being there.
+        """As :meth:`put_if_absent`, for a file that says all by being there, or that none knows of.
 
         Readers may find it empty for a moment.
         """

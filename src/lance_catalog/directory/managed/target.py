@@ -93,6 +93,8 @@ class Target:
         final = version.final_path(self.directory)
         info = store.head(final)
         if info is not None and info.size > 0:
+            if self._is_past():
+                self._require_same(version)
             return info
         moved = self.file(version.version)
         if moved is not None:
@@ -113,6 +115,34 @@ class Target:
                 f"neither at {final} nor where it was staged; `lance-catalog check` tells more"
             )
         return info
+
+    def _is_past(self) -> bool:
+        """Whether the catalog is known to have gone on since this view was the latest."""
+        assert self.ctx.log is not None
+        past = self.ctx.settings.as_of is not None
+        return past or self.ctx.log.snapshot_version > self.view.version
+
+    def _require_same(self, version: Registered) -> None:
+        """Raise when the number of a version of the past is another version's by now.
+
+        It was taken back, and its number free again. Rows that were made from the files, after an
+        undrop say, do not tell whose they are; then the size has to do.
+        """
+        settings, present = self.ctx.settings, self
+        if settings.as_of is not None:
+            ctx = Context.build(replace(settings, as_of=None), self.ctx.store)
+            present = replace(self, ctx=ctx)
+        try:
+            row = present.now().registered(version.version).get(version.version)
+        except TableNotFoundError:
+            return  # Dropped since, its data kept.
+        if row is None or row.staged == version.staged:
+            return
+        if row.staged is not None or row.size != version.size:
+            raise TakenBackError(
+                f"version {version.version} of '{self.key}' was taken back, because a writer that "
+                "ignores the catalog took its name; look at another moment of the catalog"
+            )
 
     def _require_kept(self, version: Registered) -> None:
         """Raise when a version was taken back since this view was the latest (see ``voiding``).
