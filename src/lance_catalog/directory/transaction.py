@@ -265,9 +265,7 @@ class Transaction:
                         f"'{format_text(names)}' was written to since the transaction began; retry"
                     )
             place = found.location
-            self._tables[names] = Collector(
-                self._ctx, names, place, target if base else None, base
-            )
+            self._tables[names] = Collector(self._ctx, names, place, target if base else None, base)
         return self._tables[names]
 
     def _create(self, names: Identifier, properties: dict[str, str] | None) -> None:

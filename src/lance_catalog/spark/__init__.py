@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lance_catalog.spark.read import read
     from lance_catalog.spark.results import PublishResult, WriteResult
     from lance_catalog.spark.session import session
+    from lance_catalog.spark.streaming import read_stream, write_stream
     from lance_catalog.spark.views import attach
     from lance_catalog.spark.write import write
 
@@ -34,8 +35,10 @@ __all__ = [
     "ingest",
     "publish",
     "read",
+    "read_stream",
     "session",
     "write",
+    "write_stream",
 ]
 
 _HOMES: Final = {
@@ -49,8 +52,10 @@ _HOMES: Final = {
     "ingest": "ingest",
     "publish": "publish",
     "read": "read",
+    "read_stream": "streaming",
     "session": "session",
     "write": "write",
+    "write_stream": "streaming",
 }
 
 

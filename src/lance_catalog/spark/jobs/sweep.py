@@ -41,6 +41,7 @@ from lance_catalog.errors import (
 )
 from lance_catalog.identifiers import Identifier, format_text
 from lance_catalog.spark.catalogs import CatalogRef
+from lance_catalog.spark.registering import activate, register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -200,7 +201,8 @@ def sweep(
     chunks = [list(items[n::count]) for n in range(min(count, len(items)))]
     task = _Task(ref, work, tuple(schema.names), threads, retries)
     name = f"lance_catalog_job_{uuid.uuid4().hex}"
-    spark.dataSource.register(_source(name, schema, task, chunks))
+    activate(spark)
+    register(spark, _source(name, schema, task, chunks))
     with _watched(spark, name, len(items), progress):
         found = spark.read.format(name).load().collect()
     return [row.asDict(recursive=True) for row in found]
