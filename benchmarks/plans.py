@@ -41,6 +41,11 @@ class Plan:
     #: Rows of table versions in the large registry, and the measured rounds.
     version_rows: int = 100_000
     version_rounds: int = 100
+    #: Narrow rows, vectors and tables of the Spark part, and its measured rounds.
+    spark_rows: int = 1_000_000
+    spark_vectors: int = 20_000
+    spark_tables: int = 1_000
+    spark_rounds: int = 2
 
 
 SHORT = Plan(name="short", rounds={1_000: 20, 10_000: 10, 100_000: 6})
@@ -58,5 +63,9 @@ FULL = Plan(
     commits=100_000,
     native_commits=2_000,
     version_rows=1_000_000,
+    spark_rows=10_000_000,
+    spark_vectors=200_000,
+    spark_tables=10_000,
+    spark_rounds=3,
     version_rounds=400,
 )

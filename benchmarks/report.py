@@ -35,6 +35,7 @@ _TITLES: Final = {
     "requests": "Requests per call on S3, warm",
     "upkeep": "Many changes of one row",
     "versions": "Managed versions, p50, sides in turns",
+    "spark": "On Spark, local[2], beside parquet in the same session",
 }
 
 

@@ -19,6 +19,7 @@ from benchmarks.figures import Figure
 from benchmarks.local import latency
 from benchmarks.plans import Plan
 from benchmarks.requests import SkippedError, requests
+from benchmarks.spark import spark
 from benchmarks.throughput import throughput
 from benchmarks.upkeep import upkeep
 from benchmarks.versions import versions
@@ -32,6 +33,7 @@ PARTS: Final[dict[str, Any]] = {
     "requests": requests,
     "upkeep": upkeep,
     "versions": versions,
+    "spark": spark,
 }
 
 

@@ -38,6 +38,15 @@ _OTHERS: Final[dict[tuple[str, str, int | None], Bound]] = {
     ("versions", "append: growth", 1_000_000): Bound("<=", 1.3),
     ("versions", "16 tables in one commit", None): Bound("<=", 2.0),
     ("versions", "latest 10 versions", 1_000_000): Bound("<=", 10.0),
+    ("spark", "ingest, narrow", None): Bound("<=", 0.5),
+    ("spark", "write, narrow", None): Bound("<=", 1.4),
+    ("spark", "write, vectors", None): Bound("<=", 0.45),
+    ("spark", "read, narrow", None): Bound("<=", 1.8),
+    ("spark", "read, vectors", None): Bound("<=", 1.8),
+    ("spark", "read, one column of ten", None): Bound("<=", 3.0),
+    ("spark", "filtered read, 0.1 %", None): Bound("<=", 0.8),
+    ("spark", "count", None): Bound("<=", 0.03),
+    ("spark", "inventory", None): Bound("<=", 2.0),
 }
 _GROWTH: Final = Bound("<=", 1.5)
 _FAILURES: Final = Bound("<=", 0.0)
