@@ -52,6 +52,19 @@ class TestTables:
         places = {catalog.place(catalog.at(f"t{turn}")) for turn in range(3)}
         assert catalog.root.level() - {"__manifest", "__claims", FLAG} == places
 
+    def test_who_takes_what_is_there_does_not_lose(self, catalog: Catalog) -> None:
+        """I26, exist_ok: whoever comes second takes the first one's table."""
+        for turn in range(3):
+            wanted = catalog.at(f"t{turn}")
+            outcomes = race(
+                catalog,
+                lambda ns, n, w=wanted: ns.create_table(
+                    {"id": w, "mode": "exist_ok"}, ipc(rows([n]))
+                ),
+            )
+            assert set(outcomes) <= {None, 14}, outcomes
+            assert len(catalog.data(wanted)) == 1
+
     def test_declare_has_one_winner(self, catalog: Catalog) -> None:
         """C09, I20: and only the winner's reservation is left."""
         outcomes = race(catalog, lambda ns, _: ns.declare_table({"id": catalog.at("t")}))

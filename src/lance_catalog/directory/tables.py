@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import lance
 import pyarrow as pa
@@ -48,6 +48,9 @@ from lance_catalog.model import Entry, Kind, check_user_properties, dump_metadat
 from lance_catalog.storage.capabilities import require_put_if_absent
 
 __all__ = ["Created", "create", "declare"]
+
+#: So often may the table come and go while a creation takes what is there.
+_TRIES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,25 @@ def create(
     Over a dropped name it writes a new version of the dropped table (S08), unless ``fresh``.
     """
     chosen = normal_mode(mode, ("create", "exist_ok", "overwrite"), "mode")
+    for _ in range(_TRIES):
+        try:
+            return _create(ctx, names, chosen, properties, data, fresh=fresh)
+        except TableAlreadyExistsError:
+            # Another creator was first: for these modes that is no failure, but a table to take.
+            if chosen == "create":
+                raise
+    return _create(ctx, names, chosen, properties, data, fresh=fresh)
+
+
+def _create(
+    ctx: Context,
+    names: Identifier,
+    chosen: str,
+    properties: dict[str, str] | None,
+    data: pa.Table,
+    *,
+    fresh: bool,
+) -> Created:
     given = check_user_properties(properties)
     if not names:
         raise InvalidInputError("create_table: a table id has at least one name")
