@@ -43,7 +43,13 @@ def spark(plan: Plan, catalogs: Catalogs, say: Say) -> list[Figure]:
     session = ours.session(
         "benchmarks",
         master="local[2]",
-        config={"spark.ui.enabled": "false", "spark.sql.warehouse.dir": str(root / "warehouse")},
+        config={
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.warehouse.dir": str(root / "warehouse"),
+            # What is written is kept in memory first, so that reading it is not measured.
+            "spark.driver.memory": "8g",
+        },
     )
     session.sparkContext.setLogLevel("ERROR")
     try:
