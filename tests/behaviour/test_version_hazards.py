@@ -361,6 +361,8 @@ def test_a_number_that_was_taken_back(
     else:
         then = catalog.open(as_of=moments[0].version)
         found = outcome(then.describe_table_version, {"id": A, "version": 2})
+        # What Lance asks when it opens a table.
+        assert outcome(then.list_table_versions, {"id": A, "limit": 1}) == 14
     assert found == 14
     assert values(catalog.snapshot().open_table(A)) == [1, 3]
 

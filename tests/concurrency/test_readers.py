@@ -45,6 +45,7 @@ def scan(number: int, location: str, options: dict[str, str], folder: str) -> An
         except (OSError, ValueError, RuntimeError) as error:
             # By the phase it ended in: a purge that began meanwhile may take the files away.
             wrong.append((_phase(folder), f"{type(error).__name__}: {error}"[:200]))
+            _put(folder, f"failed{number}", "noted")
             continue
         if rows != ROWS:
             wrong.append((_phase(folder), f"{len(rows)} rows"))
@@ -102,7 +103,7 @@ def live(
         in_phase("dropped again")
         in_phase("purging", lambda: ns.purge_table([NAME]))
     else:
-        until(lambda: _noticed(location, arena), "its files stay")
+        until(lambda: any(folder.glob("failed?")), "no reader noticed")
     in_phase("over", lambda: None)
     answers = [reader.answer() for reader in readers]
     counts: Counter[str] = Counter()
@@ -117,14 +118,6 @@ def _has(folder: Path, number: int, phase: str, scans: int) -> bool:
     except FileNotFoundError:
         return False
     return said == phase and int(count) >= scans
-
-
-def _noticed(location: str, arena: Arena) -> bool:
-    try:
-        lance.dataset(location, storage_options=dict(arena.storage) or None)
-    except (OSError, ValueError):
-        return True
-    return False
 
 
 def hold(arena: Arena, readers: list[Victim], folder: Path, full: bool) -> None:

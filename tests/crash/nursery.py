@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,7 @@ class Nursery:
             cwd=Path(__file__).parents[2],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            start_new_session=True,
         )
 
     def run(self, points: str, *arguments: str) -> Ended:
@@ -48,6 +50,9 @@ class Nursery:
         self._process.stdin.write(json.dumps([points, *arguments]).encode() + b"\n")
         self._process.stdin.flush()
         ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE)
+        if not ready:
+            # The child too: it holds the pipe that the end waits for.
+            os.killpg(self._process.pid, signal.SIGKILL)
         assert ready, f"{arguments} with {points} did not end"
         return Ended(*json.loads(self._process.stdout.readline()))
 

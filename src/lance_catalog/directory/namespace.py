@@ -5,57 +5,56 @@ Nothing is decided here: each method parses its request, calls the room that kno
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import lance_namespace as ln
 
-from lance_catalog.config import Mode, Settings, parse_duration_ms
+from lance_catalog.config import Mode, Settings
 from lance_catalog.directory import (
     describing,
     dropping,
-    history,
     namespaces,
     registration,
-    table_versions,
     tables,
     undo,
 )
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.edge import operation
-from lance_catalog.directory.history import CatalogChange, Moment
 from lance_catalog.directory.managed.api import ManagedVersions
-from lance_catalog.directory.managed.target import Target, managed_target
 from lance_catalog.directory.operations.arrow import json_schema, stream_table
 from lance_catalog.directory.operations.mixin import DataOperations
 from lance_catalog.directory.paging import page
 from lance_catalog.directory.past_only import readable_in_the_past
-from lance_catalog.directory.pinned import CatalogSnapshot
 from lance_catalog.directory.requests import parse
 from lance_catalog.directory.resolve import (
     FoundTable,
     require_table,
     resolve_table,
     table_id,
+    tables_below,
     tables_in,
 )
-from lance_catalog.directory.transaction import Transaction, run
 from lance_catalog.directory.undo import TableLifecycle
-from lance_catalog.errors import TableVersionNotFoundError, UnsupportedOperationError
-from lance_catalog.identifiers import encode, from_request, name_of, parent_of
-from lance_catalog.manifest import Snapshot, housekeeping
-from lance_catalog.manifest.housekeeping import UpkeepReport
+from lance_catalog.directory.version_operations import VersionOperations
+from lance_catalog.directory.whole import WholeCatalog
+from lance_catalog.errors import TableVersionNotFoundError
+from lance_catalog.identifiers import decode, from_request, name_of, parent_of
+from lance_catalog.manifest import Snapshot
 from lance_catalog.storage import Store, open_store
-from lance_catalog.versions.files import branch_of
 from lance_catalog.versions.registry import is_managed
 
 __all__ = ["DirectoryNamespace"]
 
-T = TypeVar("T")
-
 
 @readable_in_the_past
-class DirectoryNamespace(DataOperations, TableLifecycle, ManagedVersions, ln.LanceNamespace):
+class DirectoryNamespace(
+    DataOperations,
+    TableLifecycle,
+    VersionOperations,
+    ManagedVersions,
+    WholeCatalog,
+    ln.LanceNamespace,
+):
     """A catalog of Lance tables in one folder or bucket prefix.
 
     ``manifest_enabled`` and ``dir_listing_enabled`` choose V1, V2 or compatibility mode (both, the
@@ -94,71 +93,6 @@ class DirectoryNamespace(DataOperations, TableLifecycle, ManagedVersions, ln.Lan
     def context(self) -> Context:
         """What maintenance and the command line work with."""
         return self._ctx
-
-    def snapshot(self) -> CatalogSnapshot:
-        """Return a pinned view of the catalog: what is resolved from it is of one moment."""
-        return CatalogSnapshot(self._ctx, self._ctx.view())
-
-    @operation
-    def history(
-        self, since: Moment | None = None, until: Moment | None = None
-    ) -> list[CatalogChange]:
-        """Return what changed in the catalog after one point up to another, oldest first.
-
-        A point is a version of the manifest or a time; 11 beyond ``manifest_retention``, with the
-        oldest point available.
-        """
-        return list(history.history(self._ctx, since, until))
-
-    @operation
-    def diff(self, one: Moment, other: Moment) -> list[CatalogChange]:
-        """Return what is different between two points, as if it had been one change."""
-        return history.diff(self._ctx, one, other)
-
-    def transaction(self) -> Transaction:
-        """Begin a transaction: several tables written, and published by one commit (``with``)."""
-        return Transaction(self)
-
-    def run_transaction(self, work: Callable[[Transaction], T], retries: int = 5) -> T:
-        """Run work in a transaction, again from the beginning when others came between."""
-        return run(self, work, retries)
-
-    @operation
-    def upkeep(
-        self,
-        *,
-        keep: str | float | None = None,
-        prune_names: bool = False,
-        dry_run: bool = False,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> UpkeepReport:
-        """Merge small fragments of the manifest, complete its indices, remove old versions.
-
-        Commits do the same bit by bit; this does all of it now, beside any writer. ``keep`` is
-        how long old versions stay (as ``"7d"``, seconds, or ``"never"``), by default what the
-        property ``manifest_retention`` says. The newest two always stay, and those that a tag
-        holds. With less than a minute a commit of another writer that is on its way can fail
-        for want of the version it read (nothing is lost; repeat it), and the clocks of this
-        machine and of the store must agree.
-
-        An empty file stays under the name of each removed version, so that native writers that
-        slept meanwhile land where they should. ``prune_names`` removes those too: only for a root
-        that no native writer has open. ``progress`` is told (versions done, of how many).
-        """
-        log = self._ctx.log
-        if log is None:
-            raise UnsupportedOperationError(
-                "upkeep: there is no manifest in V1 (manifest_enabled=false) to look after"
-            )
-        given = self._ctx.settings.retention_ms
-        keep_ms = given if keep is None else parse_duration_ms("keep", keep)
-        return housekeeping.upkeep(
-            log,
-            older_than_ms=None if keep_ms is None else self._ctx.clock() - keep_ms,
-            prune_names=prune_names,
-            dry_run=dry_run,
-            progress=progress,
-        )
 
     # Namespaces.
 
@@ -239,18 +173,10 @@ class DirectoryNamespace(DataOperations, TableLifecycle, ManagedVersions, ln.Lan
         names = from_request(asked.id or [], "list_all_tables")
         view = self._ctx.view()
         namespaces.require(self._ctx, names, view)
-        found = {
-            entry.object_id
-            for entry in view.descendants(encode(names))
-            if entry.is_table and not entry.object_id.startswith(("__trash$", "__claims$"))
-        }
-        if not names:
-            found.update(tables_in(self._ctx, view, (), None))
-        past = asked.page_token or None
-        rest = (key for key in sorted(found) if past is None or key > past)
+        found = tables_below(self._ctx, view, names, asked.page_token or None)
         if asked.include_declared is False:
-            rest = (k for k in rest if not self._is_declared(view, tuple(k.split("$"))))
-        listed, token = page(rest, asked.limit)
+            found = (key for key in found if not self._is_declared(view, decode(key)))
+        listed, token = page(found, asked.limit)
         return ln.ListTablesResponse(tables=listed, page_token=token)
 
     @operation
@@ -406,47 +332,6 @@ class DirectoryNamespace(DataOperations, TableLifecycle, ManagedVersions, ln.Lan
             transaction_id=hidden.drop_id,
             properties=dropping.answer(hidden),
         )
-
-    # Table versions.
-
-    def managed(self, table: list[str] | None, branch: str | None = None) -> Target | None:
-        """Return a table as managed; None where its files alone are the truth, as of a branch."""
-        names = table_id(self._ctx, table, "table versions")
-        if self._ctx.log is None or branch_of(branch) is not None:
-            return None
-        view = self._ctx.view()
-        if not is_managed(view.table_metadata):
-            return None
-        return managed_target(self._ctx, view, require_table(self._ctx, view, names))
-
-    def locate(self, table: list[str] | None) -> tuple[Store, str]:
-        """Return the store and the place of a table."""
-        names = table_id(self._ctx, table, "table versions")
-        return self._ctx.store, resolve_table(self._ctx, names).location
-
-    @operation
-    def list_table_versions(self, request: Any) -> ln.ListTableVersionsResponse:
-        return table_versions.list_table_versions(self, request)
-
-    @operation
-    def describe_table_version(self, request: Any) -> ln.DescribeTableVersionResponse:
-        return table_versions.describe_table_version(self, request)
-
-    @operation
-    def create_table_version(self, request: Any) -> ln.CreateTableVersionResponse:
-        return table_versions.create_table_version(self, request)
-
-    @operation
-    def batch_create_table_versions(self, request: Any) -> ln.BatchCreateTableVersionsResponse:
-        return table_versions.batch_create_table_versions(self, request)
-
-    @operation
-    def batch_delete_table_versions(self, request: Any) -> ln.BatchDeleteTableVersionsResponse:
-        return table_versions.batch_delete_table_versions(self, request)
-
-    @operation
-    def batch_commit_tables(self, request: Any) -> ln.BatchCommitTablesResponse:
-        return table_versions.batch_commit_tables(self, request)
 
     # What the data operations need.
 

@@ -207,6 +207,20 @@ def tables_in(ctx: Context, view: Snapshot, parent: Identifier, after: str | Non
     yield from _merged(rows, iter(directories))
 
 
+def tables_below(
+    ctx: Context, view: Snapshot, parent: Identifier, after: str | None
+) -> Iterator[str]:
+    """Yield the stored ids of all tables below a namespace, at any depth, in order."""
+    found = {
+        entry.object_id
+        for entry in view.descendants(encode(parent))
+        if entry.is_table and not is_internal_key(entry.object_id)
+    }
+    if not parent:
+        found.update(tables_in(ctx, view, (), None))
+    yield from (key for key in sorted(found) if after is None or key > after)
+
+
 def _merged(left: Iterator[str], right: Iterator[str]) -> Iterator[str]:
     a, b = next(left, None), next(right, None)
     while a is not None or b is not None:

@@ -44,7 +44,7 @@ from lance_catalog.versions.finalize import staged_name
 from lance_catalog.versions.registry import is_managed
 
 if TYPE_CHECKING:
-    from lance_catalog.directory.namespace import DirectoryNamespace
+    from lance_catalog.directory.whole import WholeCatalog
 
 __all__ = ["Collector", "Transaction", "run"]
 
@@ -139,8 +139,8 @@ def _told(one: Asked) -> dict[str, Any]:
 class Transaction:
     """A ``with`` block in which several tables are written and published at once."""
 
-    def __init__(self, catalog: DirectoryNamespace) -> None:
-        self._ctx = catalog.context
+    def __init__(self, catalog: WholeCatalog) -> None:
+        self._ctx = catalog._ctx
         view = self._ctx.exact()
         if self._ctx.log is None or not is_managed(view.table_metadata):
             raise UnsupportedOperationError(
@@ -348,7 +348,7 @@ def _is_in_place(collector: Collector, version: int, body: bytes | None) -> bool
     return file is not None and collector.ctx.store.get(file[1].path) == body
 
 
-def run(catalog: DirectoryNamespace, work: Callable[[Transaction], T], retries: int = 5) -> T:
+def run(catalog: WholeCatalog, work: Callable[[Transaction], T], retries: int = 5) -> T:
     """Run work in a transaction, again from the beginning when others came between."""
     for attempt in range(retries + 1):
         try:

@@ -84,6 +84,8 @@ def _latest(target: Target, head: int) -> tuple[list[TableVersion], str | None] 
         return None
     token = str(head) if head > 1 else None
     if target.ctx.store.remote:
+        if target.is_past():
+            return None  # Its number may be another version's by now.
         # One request tells what is newest, and that both are there.
         files = newest_versions(target.ctx.store, target.directory)
         if max(files, default=0) != head or (head > 1 and head - 1 not in files):

@@ -93,7 +93,7 @@ class Target:
         final = version.final_path(self.directory)
         info = store.head(final)
         if info is not None and info.size > 0:
-            if self._is_past():
+            if self.is_past():
                 self._require_same(version)
             return info
         moved = self.file(version.version)
@@ -116,7 +116,7 @@ class Target:
             )
         return info
 
-    def _is_past(self) -> bool:
+    def is_past(self) -> bool:
         """Whether the catalog is known to have gone on since this view was the latest."""
         assert self.ctx.log is not None
         past = self.ctx.settings.as_of is not None
