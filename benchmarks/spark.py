@@ -85,7 +85,7 @@ class _Bench:
             for number, table in enumerate(batches):
                 pq.write_table(table, folder / f"{number}.parquet")
                 lance.write_dataset(
-                    table,
+                    _fixed(table),
                     namespace_client=self.catalog,
                     table_id=[_NAMESPACE, name],
                     mode="append" if number else "create",
@@ -276,6 +276,15 @@ def _narrow(rows: int) -> Iterator[pa.Table]:
         columns["kind"] = pa.array(np.array(["view", "buy", "search"])[ids % 3])
         columns["name"] = pa.array([f"row {value}" for value in ids.tolist()])
         yield pa.table(columns)
+
+
+def _fixed(table: pa.Table) -> pa.Table:
+    """The rows as a Lance table has them: vectors of a fixed length."""
+    fields = [
+        field.with_type(pa.list_(pa.float32(), _WIDTH)) if pa.types.is_list(field.type) else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(fields))
 
 
 def _vectors(rows: int) -> Iterator[pa.Table]:

@@ -13,7 +13,9 @@ from pyspark.sql.types import StructType
 
 __all__ = ["drained"]
 
-_BATCH = 65_536
+#: As our own reader sends them: larger ones are slower.
+_BATCH_BYTES = 2 << 20
+_MOST_ROWS = 32_768
 _TASKS = 2
 
 
@@ -25,7 +27,9 @@ class _Reader(DataSourceReader):
         return [InputPartition(number) for number in range(_TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        batch = next(pq.ParquetFile(self._path).iter_batches(_BATCH, columns=self._columns))
+        batch = next(pq.ParquetFile(self._path).iter_batches(_MOST_ROWS, columns=self._columns))
+        rows = max(1, _BATCH_BYTES * batch.num_rows // batch.nbytes)
+        batch = batch.slice(0, min(rows, batch.num_rows))
         left = self._rows // _TASKS
         while left > 0:
             yield batch if left >= batch.num_rows else batch.slice(0, left)

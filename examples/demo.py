@@ -15,6 +15,9 @@ import subprocess
 import sys
 import tempfile
 
+# Before Lance is imported, which reads it then: a tour is no place for its remarks.
+os.environ.setdefault("LANCE_LOG", "error")
+
 import lance
 import pyarrow as pa
 from rich.console import Console

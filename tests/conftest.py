@@ -1,4 +1,4 @@
-"""Fixtures and settings of every suite: the servers, markers, hypothesis."""
+"""Fixtures and settings of every suite: the servers, Spark, markers, hypothesis."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.servers.fixtures import azurite_server, cloud, proxied, s3_server
+from tests.spark.running import spark
 
-__all__ = ["azurite_server", "cloud", "proxied", "s3_server"]
+__all__ = ["azurite_server", "cloud", "proxied", "s3_server", "spark"]
 
 # Storage answers when it answers: a slow example is no finding. The same examples every time, so
 # that red is red for everybody; `make soak` looks further.

@@ -177,7 +177,16 @@ def storage_errors(what: str) -> Iterator[None]:
         raise translate(error, what) from error
 
 
+#: What stores answer of the credentials they refuse, and what signed addresses hold of them.
+_SIGNED: Final = re.compile(
+    r"(<(AWSAccessKeyId|StringToSign|StringToSignBytes|SignatureProvided|CanonicalRequest)>)"
+    r".*?(</\2>|$)|([?&](?:sig|x-amz-(?:signature|credential|security-token))=)[^&\s)\"'>]+",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
 def _short(text: str, limit: int = 300) -> str:
-    """The first line, without the build paths that Rust messages end in."""
+    """The first line, without credentials and the build paths that Rust messages end in."""
+    text = _SIGNED.sub(lambda m: f"{m[1] or m[4]}********{m[3] or ''}", text)
     line = text.split(", /home/runner/", 1)[0].split("\n", 1)[0]
     return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -6,6 +6,9 @@ OSError instead; ``=stop`` stops the process (SIGSTOP) until somebody continues 
 separated by commas. With ``LANCE_CATALOG_FAILPOINTS_ONCE=<file>`` only the first of all processes
 that come by does it: whoever makes the file. Every step of every commit protocol has a point in
 :data:`POINTS`; the crash tests enumerate it, so a new step without a test is red.
+
+``LANCE_CATALOG_FAILPOINTS_FOLDER=<folder>`` tells processes that run already: a file there with the
+name of a point holds what is to be done, once, by whoever renames it first, to ``<name>.<pid>``.
 """
 
 from __future__ import annotations
@@ -78,14 +81,20 @@ POINTS: Final = frozenset(
         "purge.deleted",
         "purge.finished",
         # A job's commit to a table, in order; a refused try; a table that a job makes.
+        "job.announced",
         "job.looked",
         "job.staged",
         "job.finalized",
         "job.landed",
         "job.refused",
         "job.created",
-        # In a task, before anybody knows of its files.
+        # In a task: before it writes, before anybody knows of its files, before Spark is told.
+        "job.task_begun",
         "job.task_written",
+        "job.task_told",
+        # Spark's end of the tasks, before the driver hears of it; deletions of a merge likewise.
+        "job.tasks_done",
+        "job.deletions_written",
         # migration, in order: per table that another implementation hid, per batch, the flag.
         "marker.lifted",
         "migrate.registered",
@@ -108,6 +117,7 @@ def _parse(text: str) -> dict[str, tuple[str, int]]:
 
 _plan: dict[str, tuple[str, int]] = _parse(os.environ.get("LANCE_CATALOG_FAILPOINTS", ""))
 _hits: dict[str, int] = {}
+_folder: str | None = os.environ.get("LANCE_CATALOG_FAILPOINTS_FOLDER")
 
 
 def _is_first() -> bool:
@@ -121,16 +131,33 @@ def _is_first() -> bool:
     return True
 
 
+def _ordered(name: str) -> str | None:
+    """Take the order that lies in the folder, unless another process does."""
+    if _folder is None:
+        return None
+    taken = os.path.join(_folder, f"{name}.{os.getpid()}")
+    try:
+        os.rename(os.path.join(_folder, name), taken)
+    except FileNotFoundError:
+        return None
+    with open(taken) as order:
+        return order.read().strip()
+
+
+def _planned(name: str) -> str | None:
+    verb, at = _plan.get(name, (None, 0))
+    if verb is None:
+        return None
+    _hits[name] = _hits.get(name, 0) + 1
+    return verb if _hits[name] == at and _is_first() else None
+
+
 def hit(name: str) -> None:
     """Do what the environment planned for this point: nothing, normally."""
-    if not _plan:
+    if not _plan and _folder is None:
         return
-    planned = _plan.get(name)
-    if planned is None:
-        return
-    verb, at = planned
-    _hits[name] = _hits.get(name, 0) + 1
-    if _hits[name] != at or not _is_first():
+    verb = _planned(name) or _ordered(name)
+    if verb is None:
         return
     if verb == "kill":
         os.kill(os.getpid(), signal.SIGKILL)

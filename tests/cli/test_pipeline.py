@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.support import Cli, run
 
+from lance_catalog.cli import pipeline as commands
 from lance_catalog.cli.output import Steps
 
 FILE = """\
@@ -97,6 +102,37 @@ def test_a_run_needs_a_root(file: Path) -> None:
     pytest.importorskip("pyspark")
     ran = run("-o", "json", "pipeline", "run", str(file))
     assert ran.code == 2 and "no root" in ran.error["message"]
+
+
+def test_a_rejected_run_shows_the_rows_and_exits_1(
+    cli: Cli, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark")
+    from lance_catalog.spark.pipeline import Failed, Pipeline, RunReport
+
+    @contextmanager
+    def nothing(*_: Any) -> Iterator[None]:
+        yield None
+
+    def rejected(self: Pipeline, *_: Any, **__: Any) -> RunReport:
+        bad = Failed("orders", "amount >= 0", "1 of 9 rows fail", 1, 9, [{"id": 4, "amount": -1}])
+        made = RunReport("shop", "monday", "d", datetime.now(UTC), "me", "rejected")
+        made.failures.append(bad)
+        return made
+
+    monkeypatch.setattr(commands, "running_spark", nothing)
+    monkeypatch.setattr(Pipeline, "run", rejected)
+    ran = cli.run("pipeline", "run", str(file))
+    assert ran.code == 1
+    assert "nothing was published: 1 expectation failed (job id monday)" in ran.err
+    assert '[{"id": 4, "amount": -1}]' in ran.out and "amount >= 0" in ran.out
+
+
+def test_secrets_are_not_planned(file: Path) -> None:
+    file.write_text(FILE.replace("amount >= 0", "t = '${token}'"))
+    for output in ("table", "json", "plain"):
+        ran = run("-o", output, "pipeline", "plan", str(file), "--set", "token=hunter22")
+        assert ran.code == 0 and "hunter22" not in ran.out + ran.err and "********" in ran.out
 
 
 def test_steps_are_told_in_plain_lines_or_move() -> None:

@@ -22,6 +22,16 @@ AZURITE_VERSION = "3.35.0"
 # wheels are made for one version of Python.
 LANCE_RAY_VERSION = "0.5.0"
 RAY_VERSION = "2.60.0"
+# What the extra `pyspark[connect]` brings: a client of Spark Connect needs pandas, and nothing of
+# ours may come to need it unnoticed. PySpark 4.3 does not take pandas 3.
+CONNECT_VERSIONS = {
+    "grpcio": "1.85.1",
+    "grpcio-status": "1.85.1",
+    "googleapis-common-protos": "1.76.0",
+    "pandas": "2.3.3",
+    "protobuf": "7.36.2",
+    "zstandard": "0.25.0",
+}
 
 MARKER = "installed"
 
@@ -87,12 +97,16 @@ def _npm_install(into: Path) -> tuple[list[str], dict[str, str]]:
     return ["npm", "install", "--prefix", str(into), *flags, f"azurite@{AZURITE_VERSION}"], {}
 
 
-def _pip_install(into: Path) -> tuple[list[str], dict[str, str]]:
+def _pip_install(wanted: list[str]) -> Callable[[Path], tuple[list[str], dict[str, str]]]:
+    """Into a folder for PYTHONPATH, with the versions that the tests themselves run with."""
     constraints = Path(__file__).parents[2] / "constraints.txt"
-    # Into a folder for PYTHONPATH, with the pylance that the tests themselves run with.
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(into)]
-    wanted = [f"lance-ray=={LANCE_RAY_VERSION}", f"ray[data]=={RAY_VERSION}"]
-    return [*command, "--constraint", str(constraints), *wanted], {}
+    command = [sys.executable, "-m", "pip", "install", "--quiet"]
+    given = ["--constraint", str(constraints), *wanted]
+    return lambda into: ([*command, "--target", str(into), *given], {})
+
+
+def _python() -> str:
+    return f"py{sys.version_info.major}.{sys.version_info.minor}"
 
 
 MINIO = Server("minio", MINIO_VERSION, "go", "minio", _go_install)
@@ -101,12 +115,19 @@ AZURITE = Server(
 )
 LANCE_RAY = Server(
     "lance-ray",
-    f"{LANCE_RAY_VERSION}-{RAY_VERSION}-py{sys.version_info.major}.{sys.version_info.minor}",
+    f"{LANCE_RAY_VERSION}-{RAY_VERSION}-{_python()}",
     "python3",
     "lance_ray/__init__.py",
-    _pip_install,
+    _pip_install([f"lance-ray=={LANCE_RAY_VERSION}", f"ray[data]=={RAY_VERSION}"]),
 )
-SERVERS = {server.name: server for server in (MINIO, AZURITE, LANCE_RAY)}
+SPARK_CONNECT = Server(
+    "spark-connect",
+    f"{CONNECT_VERSIONS['grpcio']}-{CONNECT_VERSIONS['pandas']}-{_python()}",
+    "python3",
+    "grpc/__init__.py",
+    _pip_install([f"{name}=={version}" for name, version in CONNECT_VERSIONS.items()]),
+)
+SERVERS = {server.name: server for server in (MINIO, AZURITE, LANCE_RAY, SPARK_CONNECT)}
 
 
 def fetch(server: Server) -> Path:

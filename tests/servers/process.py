@@ -48,6 +48,9 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 class ServerProcess(ABC):
     """Context manager around one server process with a temporary data directory."""
 
+    #: How long it may take until it answers.
+    ready_seconds = READY_SECONDS
+
     def __init__(self) -> None:
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -103,13 +106,13 @@ class ServerProcess(ABC):
             # the port: the server then exits at once, and another port is tried.
             self.port = free_port()
             self._spawn()
-            if wait_until(self._ready_or_dead, READY_SECONDS) and self._alive():
+            if wait_until(self._ready_or_dead, self.ready_seconds) and self._alive():
                 return
             died = not self._alive()
             tail = (self.scratch / "log").read_text(errors="replace")[-2000:]
             self._stop()
             if not died or attempt == START_ATTEMPTS:
-                what = "exited" if died else f"was not ready within {READY_SECONDS:.0f} s"
+                what = "exited" if died else f"was not ready within {self.ready_seconds:.0f} s"
                 message = f"{type(self).__name__} {what}; the end of its output:\n{tail}"
                 raise ServerFailedError(message)
 

@@ -8,12 +8,21 @@ from typing import Any
 from urllib.parse import unquote
 
 import lance
+import pyarrow as pa
 import pytest
 
 from lance_catalog import DirectoryNamespace
 from lance_catalog.errors import LanceNamespaceError
 from lance_catalog.maintenance.check import check
 from lance_catalog.maintenance.repair import apply, plan
+
+
+def created(catalog: DirectoryNamespace, id: Sequence[str], rows: pa.Table) -> None:
+    """A table that Spark has no part in."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    catalog.create_table({"id": list(id)}, sink.getvalue().to_pybytes())
 
 
 def folder(catalog: DirectoryNamespace, id: Sequence[str]) -> Path:
@@ -35,7 +44,9 @@ def strays(catalog: DirectoryNamespace, id: Sequence[str]) -> set[str]:
     told = set(opened(catalog, id).tracked_files().read_all()["path"].to_pylist())
     found = {str(path.relative_to(base)) for path in base.rglob("*") if path.is_file()}
     ours = {p for p in found if p.startswith(("data/", "_deletions/", "_lance_catalog/"))}
-    return {p for p in ours - told if not p.startswith("_lance_catalog/committed/")}
+    # What the table remembers of jobs that are done.
+    kept = ("_lance_catalog/committed/", "_lance_catalog/jobs/")
+    return {p for p in ours - told if not p.startswith(kept)}
 
 
 def mended(catalog: DirectoryNamespace) -> None:

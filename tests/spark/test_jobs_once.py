@@ -8,16 +8,20 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from lance_catalog import DirectoryNamespace
+from lance_catalog.directory.jobs import Job
 from lance_catalog.maintenance.check import check
+from lance_catalog.spark.catalogs import resolve
+from lance_catalog.spark.commit import open_sink
 from lance_catalog.spark.results import WriteResult
 from lance_catalog.spark.write import write
 from tests.spark import driver
 from tests.spark.driver import T
-from tests.spark.tables import column, mended, opened, strays
+from tests.spark.tables import column, created, folder, mended, opened, refused, strays
 
 #: By its full name: the package offers the function under it.
 writing: Any = importlib.import_module("lance_catalog.spark.write")
@@ -121,6 +125,23 @@ def test_a_worker_that_is_killed_is_replaced(spark: SparkSession, tmp_path: Path
     assert column(catalog, T, "id") == EXPECTED["append"]
     mended(catalog)
     assert strays(catalog, T) == set()
+
+
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_a_task_that_outlives_its_job_leaves_nothing(tmp_path: Path, mode: str) -> None:
+    """As in an executor that Spark took for lost."""
+    catalog = DirectoryNamespace(root=str(tmp_path / "root"))
+    catalog.create_namespace({"id": ["db"]})
+    table = pa.table({"id": pa.array([1, 2], pa.int64())})
+    created(catalog, T, table)
+    keys = ("id",) if mode == "merge" else ()
+    sink = open_sink(resolve(catalog), tuple(T), mode, Job("job"), None, keys=keys)
+    ended = sink.target.write(sink.ref, table.to_batches())
+    sink.commit([ended])
+    assert refused(sink.target.write, sink.ref, table.to_batches())[0] == 14
+    assert column(catalog, T, "id") == [1, 1, 2, 2]
+    assert strays(catalog, T) == set()
+    assert not (folder(catalog, T) / "_lance_catalog" / "tasks").exists()
 
 
 def test_an_append_against_compaction(

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from lance_catalog import DirectoryNamespace, connect, errors
 from lance_catalog.spark.catalogs import resolve
 from lance_catalog.spark.pipeline import RunReport, TargetReport
-from lance_catalog.spark.pipeline.expectations import check, plain
+from lance_catalog.spark.pipeline.expectations import _bounds, check, plain
 from lance_catalog.spark.pipeline.frames import Frames, own_session
 from lance_catalog.spark.pipeline.model import Expectations, Source, Step
 from lance_catalog.spark.pipeline.records import NAMESPACE_PROPERTY, Records
@@ -65,12 +65,10 @@ def values(frame: Any, column: str = "n") -> list[Any]:
 
 
 class TestFrames:
-    @pytest.mark.parametrize("name", ["numbers.parquet", "numbers.csv", "numbers.jsonl"])
-    def test_files_by_their_names(self, frames: Frames, tmp_path: Path, name: str) -> None:
-        found = frames.source("a", source(files=numbers(tmp_path, name), columns=["n"]))
-        assert found.columns == ["n"] and values(found) == [0, 1, 2, 3, 4]
-
-    def test_any_format_of_spark(self, frames: Frames, tmp_path: Path) -> None:
+    def test_files_by_their_names_and_any_format(self, frames: Frames, tmp_path: Path) -> None:
+        for name in ("numbers.parquet", "numbers.csv", "numbers.jsonl"):
+            found = frames.source("a", source(files=numbers(tmp_path, name), columns=["n"]))
+            assert found.columns == ["n"] and values(found) == [0, 1, 2, 3, 4]
         (tmp_path / "t.txt").write_text("one;1\ntwo;2\n")
         given = source(
             format="csv",
@@ -113,12 +111,14 @@ class TestFrames:
             "    frame = inputs['a']\n"
             "    return frame.withColumn('n', made('n')).limit(params['most'])\n"
             "def nothing(inputs, params):\n    return 3\n"
+            "def broken(inputs, params):\n    return {}['key']\n"
         )
         frames.source("a", source(files=numbers(tmp_path)))
         given = step(function="beside_the_file:double", inputs=["a"], params={"most": 9})
         assert values(frames.step("b", given, ("a",))) == [0, 2, 4, 6, 8]
         for text, words in (
             ("beside_the_file:nothing", "returned int"),
+            ("beside_the_file:broken", "beside_the_file:broken raised KeyError: 'key'"),
             ("beside_the_file:absent", "has no function 'absent'"),
             ("no_such_module:f", "module 'no_such_module'"),
         ):
@@ -157,47 +157,53 @@ class TestExpectations:
         assert counted == 5
         return {one.expectation: one for one in found}
 
-    def test_all_is_well(self, rows: Any) -> None:
-        wanted = {"rows": {"min": 5, "max": 5}, "unique": ["name"], "conditions": ["true"]}
+    def test_what_holds(self, rows: Any) -> None:
+        loose = {"expect": "amount >= 0", "max_failing": 0.4, "name": "positive"}
+        wanted = {"rows": {"min": 5, "max": 5}, "unique": ["name"], "conditions": ["true", loose]}
         assert self.failed(rows, **wanted) == {}
 
-    def test_nulls(self, rows: Any) -> None:
-        found = self.failed(rows, not_null=["id", "name"])
-        assert set(found) == {"not_null(id)", "not_null(name)"}
+    def test_what_does_not(self, rows: Any) -> None:
+        found = self.failed(
+            rows,
+            not_null=["id", "name"],
+            unique=[["id"], ["id", "name"]],
+            rows={"min": 6},
+            conditions=[
+                "amount >= 0",
+                {"expect": "amount > -9", "max_failing": 0.19, "name": "there"},
+            ],
+        )
+        assert set(found) == {
+            "not_null(id)",
+            "not_null(name)",
+            "unique(id)",
+            "rows >= 6",
+            "amount >= 0",
+            "there",
+        }
         one = found["not_null(name)"]
         assert (one.failing, one.rows) == (1, 5)
         assert one.sample == [{"id": 2, "name": None, "amount": -1.0}]
         assert "1 of 5 rows fail not_null(name)" in one.message
-
-    def test_keys(self, rows: Any) -> None:
-        found = self.failed(rows, unique=[["id"], ["id", "name"]])
-        assert set(found) == {"unique(id)"}
         assert found["unique(id)"].failing == 2
         assert found["unique(id)"].sample == [{"id": 2, "rows": 2}]
-
-    def test_bounds(self, rows: Any) -> None:
-        assert set(self.failed(rows, rows={"min": 6})) == {"rows >= 6"}
-        assert set(self.failed(rows, rows={"max": 4})) == {"rows <= 4"}
-
-    def test_conditions_and_the_fraction_that_may_fail(self, rows: Any) -> None:
         # One is negative and one has no value: neither is at least 0.
-        strict = self.failed(rows, conditions=["amount >= 0"])
-        assert strict["amount >= 0"].failing == 2
-        loose = [{"expect": "amount >= 0", "max_failing": 0.4, "name": "positive"}]
-        assert self.failed(rows, conditions=loose) == {}
-        tighter = [{"expect": "amount >= 0", "max_failing": 0.39, "name": "positive"}]
-        assert "at most 0.39" in self.failed(rows, conditions=tighter)["positive"].message
-
-    def test_a_column_that_is_not_there(self, rows: Any) -> None:
+        assert found["amount >= 0"].failing == 2
+        assert "at most 0.19" in found["there"].message
         with pytest.raises(errors.InvalidInputError, match="the rows have id, name, amount"):
             self.failed(rows, not_null=["nmae"])
+
+    def test_bounds(self) -> None:
+        bounds = Expectations.model_validate({"rows": {"min": 2, "max": 4}})
+        told = [[one.expectation for one in _bounds("t", bounds, count)] for count in range(1, 6)]
+        assert told == [["rows >= 2"], [], [], [], ["rows <= 4"]]
 
     def test_no_rows(self, spark: SparkSession) -> None:
         empty = spark.createDataFrame([], "id int")
         wanted = {"not_null": ["id"], "unique": ["id"], "conditions": ["id > 0"]}
         assert check("t", empty, Expectations.model_validate(wanted)) == (0, [])
 
-    def test_samples_are_json(self, spark: SparkSession) -> None:
+    def test_samples_are_json(self) -> None:
         from datetime import date
         from decimal import Decimal
 

@@ -353,3 +353,84 @@ def test_lines_of_tables_and_elements() -> None:
     assert ("no",) not in found
     assert line_of(found, ("a", "d", 1, "x", 7)) == 8
     assert line_of(found, ("nothing",)) == 1
+
+
+class TestSecrets:
+    TEXT = """\
+[variables]
+db_password = "from-the-file"
+user = "reader"
+[sources.orders]
+format = "jdbc"
+options = { url = "jdbc:x://h/d?user=u&password=in-the-address", password = "${db_password}" }
+[sources.files]
+files = "https://me:in-the-path@host/${key}/a.parquet"
+[steps.joined]
+sql = "select *, '${db_password}' as p, '${user}' as u from orders join files using (id)"
+[steps.called]
+function = "m:f"
+inputs = ["joined"]
+params = { api_key = "a-parameter", minutes = 30 }
+[targets.t]
+table = "db.t"
+from = "called"
+"""
+    HIDDEN = ("from-the-file", "in-the-address", "in-the-path", "a-parameter", "by-hand")
+
+    def load(self, **more: Any) -> Any:
+        return load(self.TEXT, {"key": "k", **more})
+
+    def test_none_is_shown(self) -> None:
+        for more in ({}, {"db_password": "by-hand"}):
+            pipeline = self.load(**more)
+            shown = repr(pipeline.plan()) + repr(pipeline) + repr(pipeline.scrub)
+            shown += str(pipeline.problem(("steps",), " ".join(self.HIDDEN[:4])))
+            shown += pipeline.scrub.text(more.get("db_password", ""))
+            assert not any(secret in shown for secret in self.HIDDEN), shown
+            # What is no secret stays.
+            assert "'reader' as u" in shown and "host/k/a.parquet" in shown
+            assert pipeline.definition.sources["orders"].options["password"]
+
+    def test_a_new_password_makes_no_other_pipeline(self) -> None:
+        assert self.load().digest == self.load(db_password="by-hand").digest
+        assert self.load().digest != self.load(user="writer").digest
+
+    def test_mistakes_do_not_repeat_it(self) -> None:
+        text = self.TEXT.replace('from = "called"', 'from = "called"\nmode = "${db_password}"')
+        with pytest.raises(InvalidPipelineError) as caught:
+            load(text, {"key": "k", "db_password": "by-hand"})
+        assert "by-hand" not in str(caught.value)
+        assert "targets.t.mode: is '********'" in str(caught.value)
+
+
+class TestBadInput:
+    """Each mistake that the issue names, at its line and key."""
+
+    @pytest.mark.parametrize(
+        ("old", "new", "at", "key", "words"),
+        [
+            (
+                "not_null = [",
+                "not_nul = [",
+                "not_nul",
+                "targets.orders.expectations.not_nul",
+                "ull",
+            ),
+            ("[steps.clean]", "[steps.clean]\nsqll = 1", "sqll", "steps.clean.sqll", "an 'sql'?"),
+            ('table = "prod.users"', "table = 3", "table = 3", "sources.users.table", "not 3"),
+            ('table = "prod.users"', "", "[sources.users]", "sources.users", "say what to read"),
+            ('from = "named"', "from = 1", "from = 1", "targets.orders.from", "expected text"),
+            ('table = "prod.orders"', "", "[targets.orders]", "targets.orders.table", "is missing"),
+            ('files = "${raw}', 'files = "${rwa}', "files =", "sources.orders.files", "no value"),
+        ],
+    )
+    def test_its_line(self, old: str, new: str, at: str, key: str, words: str) -> None:
+        text = changed(old, new)
+        (found,) = [one for one in problems(text) if one.key == key]
+        assert words in found.message
+        assert found.line == line(text, at)
+
+    def test_a_value_of_a_variable_that_is_none(self) -> None:
+        found = problems(GOOD, wrong="x")
+        assert (found[0].line, found[0].key) == (0, "")
+        assert "no variable 'wrong'" in found[0].message

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
 
 from lance_catalog import DirectoryNamespace
 from lance_catalog.directory import jobs
@@ -21,6 +24,7 @@ from tests.spark.tables import column, mended, opened, refused, strays
 
 #: By its full name: the package offers the function under it.
 writing: Any = importlib.import_module("lance_catalog.spark.write")
+committing: Any = importlib.import_module("lance_catalog.spark.commit")
 T = ["db", "t"]
 
 
@@ -143,3 +147,86 @@ def test_an_unknown_outcome_keeps_the_files(
     assert write(spark.range(3, 5), catalog, T, "append", job_id="job").repeated
     mended(catalog)
     assert column(catalog, T, "id") == [0, 1, 2, 3, 4]
+
+
+def test_properties_that_a_dead_driver_did_not_set(
+    spark: SparkSession, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    def properties() -> Any:
+        return catalog.describe_table({"id": T}).properties or {}
+
+    how: dict[str, Any] = {"mode": "overwrite", "job_id": "job", "properties": {"run": "1"}}
+    monkeypatch.setattr(committing, "set_of_table", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write(spark.range(5, 6), catalog, T, **how)
+    monkeypatch.undo()
+    assert column(catalog, T, "id") == [5] and properties() == {}
+    assert write(spark.range(5, 6), catalog, T, **how).repeated
+    assert properties() == {"run": "1"}
+    later = {**how, "job_id": "later", "properties": {"run": "2"}}
+    write(spark.range(6, 7), catalog, T, **later)
+    assert write(spark.range(5, 6), catalog, T, **how).repeated  # The table is another's by now.
+    assert properties() == {"run": "2"}
+    mended(catalog)
+
+
+def test_the_driver_is_interrupted(
+    spark: SparkSession, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the tasks and the commit, and in it: the files are found by their record."""
+
+    def interrupted(*given: Any, **how: Any) -> Any:
+        raise KeyboardInterrupt
+
+    for module, name in ((writing, "run_write"), (jobs, "_land")):
+        monkeypatch.setattr(module, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            write(spark.range(3, 5), catalog, T, "append", job_id="job")
+        monkeypatch.undo()
+    assert any("data/" in path for path in strays(catalog, T))
+    assert column(catalog, T, "id") == [0, 1, 2]
+    mended(catalog)
+    assert strays(catalog, T) == set()
+    assert write(spark.range(3, 5), catalog, T, "append", job_id="job").repeated is False
+
+
+def test_a_cancelled_job(spark: SparkSession, catalog: DirectoryNamespace, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+
+    def slow(number: int) -> int:
+        begun.touch()
+        while number == 3:
+            time.sleep(0.05)  # Until it is cancelled.
+        return number
+
+    def cancel() -> None:
+        deadline = time.monotonic() + 120
+        while not begun.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        spark.sparkContext.cancelAllJobs()
+
+    df = spark.range(3, 5, 1, 2).select(udf(slow, "long")("id").alias("id"))
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    code, text = refused(write, df, catalog, T, "append", job_id="job")
+    canceller.join()
+    assert begun.exists() and code == 18 and "cancel" in text.lower()
+    assert column(catalog, T, "id") == [0, 1, 2]
+    mended(catalog)
+    assert strays(catalog, T) == set()
+
+
+def test_somebody_makes_a_table_that_is_to_be_overwritten(
+    spark: SparkSession, catalog: DirectoryNamespace, meanwhile: Meanwhile
+) -> None:
+    meanwhile(lambda: catalog.rename_table({"id": T, "new_table_name": "new"}))
+    code, text = refused(write, spark.range(9), catalog, ["db", "new"], "overwrite")
+    assert code == 14 and "Run it again" in text
+    assert column(catalog, ["db", "new"], "id") == [0, 1, 2]
+    meanwhile(lambda: catalog.rename_table({"id": ["db", "new"], "new_table_name": "t"}))
+    assert write(spark.range(9), catalog, T, "ignore").version is None
+    assert column(catalog, T, "id") == [0, 1, 2]
+    assert check(catalog.context, grace_seconds=-3600).problems == []

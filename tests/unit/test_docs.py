@@ -67,6 +67,7 @@ def run_commands(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         assert ran.exit_code == 0, (line, ran.output)
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_code_and_the_commands_of_the_readme_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,3 +93,17 @@ def test_the_cause_is_chained() -> None:
     assert isinstance(caught.value.__cause__, OSError)
     with pytest.raises(KeyError), storage_errors("x"):
         raise KeyError("a bug, not storage")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "403: <Error><Code>InvalidAccessKeyId</Code><AWSAccessKeyId>AKIAHUNTER2</AWSAccessKeyId>",
+        "403: <Code>SignatureDoesNotMatch</Code><StringToSign>GET\nHUNTER2</StringToSign>",
+        "error sending request for url (https://a.blob.core.windows.net/c?sv=1&sig=HUNTER2%3D)",
+        "refused: https://b.s3/x?X-Amz-Credential=HUNTER2&X-Amz-Signature=HUNTER2",
+    ],
+)
+def test_what_a_store_says_of_credentials_is_not_repeated(said: str) -> None:
+    told = str(errors.translate(OSError(said), "reading"))
+    assert "HUNTER2" not in told and "********" in told

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from lance_catalog.cli.command import command
+from lance_catalog.cli.failures import ERROR
 from lance_catalog.cli.options import DryRun
 from lance_catalog.cli.results import Listing, Result
 from lance_catalog.cli.session import Session
@@ -33,6 +34,7 @@ def migrate(session: Session, dry_run: DryRun = False) -> Result:
         *(("already", name, "") for name in report.already),
         *(("would hide" if dry_run else "hidden", name, "") for name in report.hidden),
         *(("skipped", name, why) for name, why in report.skipped),
+        *(("failed", name, session.scrub(why)) for name, why in report.failed),
     ]
     rows = [{"outcome": what, "name": name, "why": why} for what, name, why in outcomes]
     would = "would have " if dry_run else ""
@@ -48,6 +50,9 @@ def migrate(session: Session, dry_run: DryRun = False) -> Result:
         parts.append(f"{would}written the layout flag" if dry_run else "wrote the layout flag")
     if report.skipped:
         parts.append(f"{len(report.skipped)} skipped")
+    if report.failed:
+        parts.append(f"{len(report.failed)} failed")
     keys = ("outcome", "name", "why")
     note = ", ".join(parts) or "nothing to migrate"
-    return Listing(rows=rows, columns=keys, plain=keys, note=note)
+    code = ERROR if report.failed else 0
+    return Listing(rows=rows, columns=keys, plain=keys, note=note, exit_code=code)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
+import json
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from lance_catalog.cli.command import command, group
 from lance_catalog.cli.completion import complete_object
-from lance_catalog.cli.failures import ERROR
+from lance_catalog.cli.failures import usage
 from lance_catalog.cli.options import DryRun, TableId
-from lance_catalog.cli.results import Listing, Plan, Result, Step
+from lance_catalog.cli.results import Plan, Result, Step
 from lance_catalog.cli.session import Session, key_values
-from lance_catalog.cli.spark_session import Conf, Master, Remote, Tasks, need_spark, running_spark
-from lance_catalog.cli.wording import counted, in_cli_words
+from lance_catalog.cli.spark_jobs import listing, planned, run_job
+from lance_catalog.cli.spark_session import Conf, Master, Remote, Tasks, need_spark
+from lance_catalog.cli.wording import counted
 
 __all__ = ["app"]
 
@@ -30,13 +31,7 @@ ScopeId = Annotated[
         show_default=False,
     ),
 ]
-_BAD: Final = ("failed", "partial")
-_TITLES: Final = {
-    "text": "id",
-    "fragments_before": "before",
-    "fragments_after": "after",
-    "oldest_kept": "oldest kept",
-}
+_CLEANING: Final = "Removing old versions, after which nobody can read them:"
 
 
 @command(app, "inventory")
@@ -49,11 +44,11 @@ def inventory(
     conf: Conf = None,
 ) -> Result:
     """Show rows, bytes, versions, fragments, indices and age of every table."""
-    rows = _run(session, "inventory", "looking at tables", master, remote, conf, id, tasks=tasks)
+    rows = run_job(session, "inventory", "looking at tables", master, remote, conf, id, tasks=tasks)
     total = sum(row["rows"] or 0 for row in rows), sum(row["bytes"] or 0 for row in rows)
     note = f"{counted(len(rows), 'table')}, {total[0]} rows, {total[1]} bytes"
     keys = ("text", "rows", "bytes", "versions", "fragments", "indices", "updated", "status")
-    return _listing(rows, keys, note)
+    return listing(rows, keys, note)
 
 
 @command(app, "compact")
@@ -70,6 +65,7 @@ def compact(
             show_default=False,
         ),
     ] = None,
+    dry_run: DryRun = False,
     tasks: Tasks = None,
     master: Master = None,
     remote: Remote = None,
@@ -77,11 +73,23 @@ def compact(
 ) -> Result:
     """Merge small fragments and drop deleted rows; readers and writers go on meanwhile."""
     more = {"target_rows": target_rows, "tasks": tasks}
-    rows = _run(session, "compact", "compacting", master, remote, conf, id, **more)
+    if dry_run:
+        more["dry_run"] = True
+        rows = run_job(session, "compact", "planning", master, remote, conf, id, **more)
+        return planned(
+            rows,
+            "Merging small fragments:",
+            "compact",
+            lambda row: f"{row['fragments_before']} fragments, {counted(row['tasks'], 'task')}",
+            empty="nothing is small",
+            changes=lambda row: row["status"] == "would compact",
+            destructive=False,
+        )
+    rows = run_job(session, "compact", "compacting", master, remote, conf, id, **more)
     done = sum(row["status"] in ("compacted", "partial") for row in rows)
     note = f"compacted {counted(done, 'table')} of {len(rows)}"
     keys = ("status", "text", "fragments_before", "fragments_after", "version", "error")
-    return _listing(rows, keys, note)
+    return listing(rows, keys, note)
 
 
 @command(app, "index")
@@ -120,9 +128,9 @@ def index(
     session.parse_table(id)
     given = {key: _value(value) for key, value in key_values(option, "--option").items()}
     more = {"name": name, "replace": replace, "options": given, "tasks": tasks}
-    rows = _run(session, "index", "indexing", master, remote, conf, id, column, type, **more)
+    rows = run_job(session, "index", "indexing", master, remote, conf, id, column, type, **more)
     keys = ("status", "text", "index", "type", "rows", "segments", "version", "error")
-    return _listing(rows, keys, None)
+    return listing(rows, keys, None)
 
 
 def _value(text: str) -> Any:
@@ -160,44 +168,77 @@ def purge(
         return plan
     if found:
         session.confirm(lambda: plan, None)
-    rows = _run(session, "purge", "purging", master, remote, conf, tasks=tasks) if found else []
+    rows = run_job(session, "purge", "purging", master, remote, conf, tasks=tasks) if found else []
     size = sum(row["bytes"] or 0 for row in rows)
     done = sum(row["status"] == "purged" for row in rows)
     keys = ("status", "text", "objects", "bytes", "error")
-    return _listing(rows, keys, f"purged {counted(done, 'table')}, {size} bytes")
+    return listing(rows, keys, f"purged {counted(done, 'table')}, {size} bytes")
 
 
 @command(app, "migrate")
 def migrate(
     session: Session,
+    dry_run: DryRun = False,
     tasks: Tasks = None,
     master: Master = None,
     remote: Remote = None,
     conf: Conf = None,
 ) -> Result:
     """Register V1 tables in the manifest, then open every one of them both ways and compare."""
-    rows = _run(session, "migrate", "verifying tables", master, remote, conf, tasks=tasks)
+    more: dict[str, Any] = {"tasks": tasks, "dry_run": dry_run}
+    rows = run_job(session, "migrate", "verifying tables", master, remote, conf, **more)
+    if dry_run:
+        return planned(
+            rows,
+            "Bringing V1 tables into the manifest; no byte moves:",
+            lambda row: str(row["outcome"]).removeprefix("would "),
+            lambda row: row["why"] or "",
+            empty="nothing to migrate",
+            changes=lambda row: str(row["outcome"]).startswith(("would", "skipped")),
+            destructive=False,
+        )
     fresh = sum(row["outcome"] == "registered" for row in rows)
     good = sum(row["status"] == "ok" for row in rows)
     keys = ("status", "text", "outcome", "version", "rows", "why", "error")
-    return _listing(rows, keys, f"registered {fresh}, verified {good} of {len(rows)}")
+    return listing(rows, keys, f"registered {fresh}, verified {good} of {len(rows)}")
 
 
 @command(app, "verify")
 def verify(
     session: Session,
     id: ScopeId = ".",
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            "--against",
+            metavar="FILE",
+            help="What `verify -o json` said before: also find files whose bytes changed since.",
+            show_default=False,
+        ),
+    ] = None,
     tasks: Tasks = None,
     master: Master = None,
     remote: Remote = None,
     conf: Conf = None,
 ) -> Result:
     """Read every fragment in full; show its rows and a checksum, or what is wrong with it."""
-    rows = _run(session, "verify", "reading fragments", master, remote, conf, id, tasks=tasks)
+    more = {"tasks": tasks, "against": None if against is None else _earlier(against)}
+    rows = run_job(session, "verify", "reading fragments", master, remote, conf, id, **more)
     good = sum(row["status"] == "ok" and row["fragment"] is not None for row in rows)
     keys = ("status", "text", "fragment", "rows", "bytes", "checksum", "error")
     every = sum(row["fragment"] is not None for row in rows)
-    return _listing(rows, keys, f"{good} of {counted(every, 'fragment')} are whole")
+    return listing(rows, keys, f"{good} of {counted(every, 'fragment')} are whole")
+
+
+def _earlier(file: Path) -> list[dict[str, Any]]:
+    """Read what an earlier verify printed."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise usage(f"--against {file} cannot be read as JSON: {error}") from error
+    if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
+        raise usage(f"--against {file} is not what `lance-catalog -o json spark verify` prints")
+    return found
 
 
 @command(app, "cleanup")
@@ -224,6 +265,7 @@ def cleanup(
             show_default=False,
         ),
     ] = None,
+    dry_run: DryRun = False,
     tasks: Tasks = None,
     master: Master = None,
     remote: Remote = None,
@@ -231,72 +273,28 @@ def cleanup(
 ) -> Result:
     """Remove old versions and the data that only they use, of many tables at once."""
     need_spark()
+    more = {"older_than": older_than, "keep": keep, "tasks": tasks, "dry_run": dry_run}
+    if dry_run:
+        rows = run_job(session, "cleanup", "looking at versions", master, remote, conf, id, **more)
+        return planned(
+            rows,
+            _CLEANING,
+            "clean up",
+            lambda row: (
+                f"{counted(row['versions'], 'version')}; the oldest kept is {row['oldest_kept']}"
+            ),
+            empty="no version is old enough",
+            changes=lambda row: bool(row["versions"]),
+        )
     rule = f"older than {older_than}" if older_than else "older than 14d" if keep is None else ""
     kept = f"all but the newest {keep}" if keep is not None else ""
     plan = Plan(
-        title="Removing old versions, after which nobody can read them:",
+        title=_CLEANING,
         steps=[Step("clean up", id, ", ".join(part for part in (kept, rule) if part))],
     )
     session.confirm(lambda: plan, None)
-    more = {"older_than": older_than, "keep": keep, "tasks": tasks}
-    rows = _run(session, "cleanup", "cleaning up", master, remote, conf, id, **more)
+    rows = run_job(session, "cleanup", "cleaning up", master, remote, conf, id, **more)
     gone = sum(row["versions"] or 0 for row in rows)
     size = sum(row["bytes"] or 0 for row in rows)
     keys = ("status", "text", "versions", "bytes", "oldest_kept", "tagged", "error")
-    return _listing(rows, keys, f"removed {counted(gone, 'version')}, {size} bytes")
-
-
-def _run(
-    session: Session,
-    job: str,
-    doing: str,
-    master: str | None,
-    remote: str | None,
-    conf: list[str] | None,
-    id: str | None = None,
-    *others: str,
-    **more: Any,
-) -> list[dict[str, Any]]:
-    """Run a job; return its rows as results have them."""
-    need_spark()
-    from lance_catalog.spark import jobs
-
-    function: Callable[..., Any] = getattr(jobs, job)
-    arguments = () if id is None else (session.parse(id), *others)
-    catalog = session.catalog
-    with (
-        running_spark(session, master, remote, conf) as spark,
-        session.output.progress(doing) as progress,
-    ):
-        found = function(spark, catalog, *arguments, progress=progress, **more).collect()
-    return [_row(session, row.asDict(recursive=True)) for row in found]
-
-
-def _row(session: Session, found: dict[str, Any]) -> dict[str, Any]:
-    del found["table"]
-    names = found.pop("id")
-    rest = {
-        key: value.isoformat(timespec="seconds") if isinstance(value, datetime) else value
-        for key, value in found.items()
-    }
-    if rest["error"] is not None:
-        rest["error"] = session.scrub(in_cli_words(rest["error"]))
-    return {**session.row(names), **rest}
-
-
-def _listing(rows: list[dict[str, Any]], keys: tuple[str, ...], note: str | None) -> Listing:
-    bad = sum(row["status"] in _BAD for row in rows)
-    if not rows:
-        note = "no tables here"
-    if bad:
-        note = f"{note}, {counted(bad, 'row')} failed" if note else f"{bad} failed"
-    # Seen only when there is something to see.
-    shown = tuple(key for key in keys if key != "error" or bad)
-    return Listing(
-        rows=rows,
-        columns=shown,
-        titles=tuple(_TITLES.get(key, key) for key in shown),
-        plain=keys,
-        note=note,
-        exit_code=ERROR if bad else 0,
-    )
+    return listing(rows, keys, f"removed {counted(gone, 'version')}, {size} bytes")

@@ -133,6 +133,9 @@ def _operation(dataset: Any, version: int) -> str | None:
         transaction = dataset.read_transaction(version)
     except (OSError, ValueError):
         return None
+    except TypeError:
+        # pylance 14.0.2 cannot build the Python form of a compaction that rewrote an index.
+        return "Rewrite"
     return None if transaction is None else type(transaction.operation).__name__
 
 

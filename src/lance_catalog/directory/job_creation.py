@@ -17,11 +17,18 @@ from typing import Any, Final
 import lance
 
 from lance_catalog.config import Mode
-from lance_catalog.directory import dropped, first_version, redoing, reviving, trashing
+from lance_catalog.directory import (
+    dropped,
+    first_version,
+    job_ledger,
+    redoing,
+    reviving,
+    trashing,
+)
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.dropped import Found
-from lance_catalog.directory.job_ids import Done, Job
-from lance_catalog.directory.jobs import find_done
+from lance_catalog.directory.job_ids import FOLDER, Done, Job
+from lance_catalog.directory.job_search import find_done
 from lance_catalog.directory.layout import RESERVED, RESERVED_BODY, fresh_directory, v1_directory
 from lance_catalog.directory.managed.adoption import adopt_written
 from lance_catalog.directory.managed.target import put_in_place
@@ -45,6 +52,7 @@ from lance_catalog.manifest import gated
 from lance_catalog.model import Entry, Kind, check_user_properties, dump_metadata
 from lance_catalog.storage.capabilities import require_put_if_absent
 from lance_catalog.storage.gate import CommitGate
+from lance_catalog.storage.manifests import newest_versions
 
 __all__ = ["Creation", "prepare"]
 
@@ -86,6 +94,7 @@ class Creation:
         files = [f"{self.place}/data/{file.path}" for part in fragments for file in part.files]
         try:
             check()
+            self.announce(job)
         except LanceNamespaceError:
             self.discard(files)
             raise
@@ -96,13 +105,32 @@ class Creation:
                 version = self._put_first(operation, given, job, files)
         except CommitOutcomeUnknownError:
             raise
-        except (TableAlreadyExistsError, ConcurrentModificationError):
-            done = find_done(self.ctx, self.names, job)
+        except LanceNamespaceError as error:
+            self._unannounce(job)
+            lost = isinstance(error, (TableAlreadyExistsError, ConcurrentModificationError))
+            done = find_done(self.ctx, self.names, job) if lost else None
             if done is None:
                 raise
             return done
         hit("job.created")
         return Done(version, job.rows, job.bytes, repeated=False)
+
+    def announce(self, job: Job) -> None:
+        """Leave the word by which another run finds this one, at whatever version is there."""
+        ctx = self.ctx
+        with storage_errors(f"announcing the job at {self.place}"):
+            base = max(newest_versions(ctx.store, self.place), default=0)
+            job_ledger.announce(ctx.store, self.place, job, base, ctx.clock())
+        hit("job.announced")
+
+    def _unannounce(self, job: Job) -> None:
+        """In V1 a directory is a table as soon as it holds anything: leave it as it was."""
+        store = self.ctx.store
+        if self.is_new and self.ctx.mode is Mode.V1:
+            with storage_errors("removing what is left of a table that was not made"):
+                if not first_version.has_versions(store, self.place):
+                    job_ledger.unannounce(store, self.place, job)
+                    store.prune(f"{self.place}/{FOLDER}/jobs")
 
     def discard(self, files: Sequence[str]) -> None:
         """Remove what was written for a creation that is not to be."""
@@ -124,7 +152,9 @@ class Creation:
                 f"the dropped table '{format_text(self.names)}' was brought back or purged while "
                 "the job wrote over it; run it again"
             )
-        return version
+        # Properties, or others that had the table open, may have added versions of their own.
+        found = find_done(self.ctx, self.names, job)
+        return version if found is None else found.version
 
     def _put_first(self, operation: Any, given: dict[str, str], job: Job, files: list[str]) -> int:
         fill = self.declared is not None and self.declared.entry is not None
@@ -138,10 +168,10 @@ class Creation:
             except LanceNamespaceError:
                 self.discard(files)
                 raise
-            manifests = {final: token}
+            manifests, version = {final: token}, int(dataset.version)
             written = [*files, f"{self.place}/_transactions/0-{token}.txn"]
             if given:
-                dataset = self._put_properties(dataset, given, manifests, written)
+                self._put_properties(dataset, given, manifests, written)
             try:
                 self._show(given, Written(tuple(written), manifests))
             except CommitOutcomeUnknownError:
@@ -151,7 +181,7 @@ class Creation:
                 if self.is_new:
                     self.discard(files)
                 raise
-        return int(dataset.version)
+        return version
 
     def _first_version(self, transaction: Any) -> tuple[Any, str]:
         """Put version 1; 5 when somebody else has."""
@@ -175,7 +205,7 @@ class Creation:
 
     def _put_properties(
         self, dataset: Any, given: dict[str, str], manifests: dict[str, str], written: list[str]
-    ) -> Any:
+    ) -> None:
         """Write the properties as version 2 (R14); in a place of our own nobody is faster."""
         store, place = self.ctx.store, self.place
         updates = lance.LanceOperation.UpdateMap(dict(given))
@@ -184,13 +214,11 @@ class Creation:
         with storage_errors(f"creating '{format_text(self.names)}'"):
             made = gated.put_on_top(store, place, dataset, operation, token)
         if made is None:
-            latest = gated.latest(store, place)
-            latest.update_metadata(dict(given))
-            return latest
+            gated.latest(store, place).update_metadata(dict(given))
+            return
         first = CommitGate(store, place, 1)
         manifests[first.final_path(2)] = str(token)
         written.append(f"{place}/_transactions/1-{token}.txn")
-        return made
 
     def _show(self, given: dict[str, str], written: Written) -> None:
         ctx, names = self.ctx, self.names

@@ -1,37 +1,33 @@
-"""Jobs by their ids: what a transaction says of the job that made it, and where that outlives it.
+"""Jobs by their ids, and what a transaction says of the job that made it.
 
 A job is work that is to be committed once, whoever runs it and however often. Its id is a property
-of the transaction that commits it, so commit and id are one step. A transaction goes with its
-version; before a cleanup removes versions it writes the ids in them down in the ledger, small files
-below ``<table>/_lance_catalog/committed``. Their union counts and nothing is ever taken out of it
-but what is too old, so that cleanups need no lock between them.
+of the transaction that commits it, so commit and id are one step. ``job_ledger.py`` keeps what is
+needed to find it again.
 """
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import lance
 
-from lance_catalog.errors import InvalidInputError, InvalidTableStateError
-from lance_catalog.storage.port import Store
+from lance_catalog.errors import InvalidInputError
 
-__all__ = ["FOLDER", "KEPT_MS", "Done", "Job", "Told", "keep", "known", "told_by"]
+__all__ = ["FOLDER", "Done", "Job", "Told", "told_by"]
 
 #: Everything of ours inside a table's directory; Lance neither reads nor deletes it.
 FOLDER: Final = "_lance_catalog"
-#: How long the ledger remembers a job after its version is gone; a stream since its last batch.
-KEPT_MS: Final = 400 * 24 * 3600 * 1000
 
 _JOB: Final = "lance_catalog.job"
 _ROWS: Final = "lance_catalog.job.rows"
 _BYTES: Final = "lance_catalog.job.bytes"
 _STREAM: Final = "lance_catalog.stream"
 _BATCH: Final = "lance_catalog.stream.batch"
+_ORIGIN: Final = "lance_catalog.stream.origin"
+_OWN: Final = "lance_catalog.job.own"
 _LONGEST: Final = 512
 
 
@@ -59,6 +55,10 @@ class Job:
     #: Of a streaming query: its id, and the number of the batch. Batches come in order.
     stream: str | None = None
     batch: int | None = None
+    #: Which checkpoint the query counts its batches in; a new one counts from 0 again.
+    origin: str | None = None
+    #: The id was made up for this one run, so that nobody else can have used it.
+    own: bool = False
 
     def __post_init__(self) -> None:
         given = self.stream if self.stream is not None else self.id
@@ -69,9 +69,14 @@ class Job:
             )
 
     @classmethod
-    def of_stream(cls, stream: str, batch: int) -> Job:
+    def named(cls, id: str | None) -> Job:
+        """Return the job of an id; without one, a job of its own."""
+        return cls(uuid.uuid4().hex, own=True) if id is None else cls(id)
+
+    @classmethod
+    def of_stream(cls, stream: str, batch: int, origin: str | None = None) -> Job:
         """Return the job that writes one batch of a streaming query."""
-        return cls(f"{stream}#{batch}", stream=stream, batch=batch)
+        return cls(f"{stream}#{batch}", stream=stream, batch=batch, origin=origin)
 
     def wrote(self, rows: int, size: int) -> Job:
         """Return the same job with what it wrote."""
@@ -82,12 +87,26 @@ class Job:
         told = {_JOB: self.id, _ROWS: str(self.rows), _BYTES: str(self.bytes)}
         if self.stream is not None:
             told |= {_STREAM: self.stream, _BATCH: str(self.batch)}
+        if self.origin is not None:
+            told[_ORIGIN] = self.origin
+        if self.own:
+            told[_OWN] = "true"
         return told
+
+    @property
+    def key(self) -> str:
+        """What is remembered of a table: a job, or all batches of a stream."""
+        return f"job {self.id}" if self.stream is None else f"stream {self.stream}"
+
+    def is_after(self, told: Mapping[str, str]) -> bool:
+        """Whether a transaction is of an earlier batch: what lies below it is earlier still."""
+        return self.stream is not None and told.get(_STREAM) == self.stream
 
     def done(self, told: Mapping[str, str], version: int, token: str | None = None) -> Done | None:
         """Return what a transaction says of this job; None when it is another's.
 
-        A batch of a stream is also done by a later one: 13, for then the caller began anew.
+        13 where a stream has gone on to a later batch, or counts in another checkpoint: then the
+        caller began anew, and its batches are not those that have these numbers here.
         """
         if self.stream is None:
             if told.get(_JOB) != self.id or _STREAM in told:
@@ -97,6 +116,13 @@ class Job:
             return None
         batch = _number(told, _BATCH)
         assert self.batch is not None
+        if self.origin is not None and told.get(_ORIGIN, self.origin) != self.origin:
+            raise InvalidInputError(
+                f"the stream '{self.stream}' has committed batch {batch} from another checkpoint, "
+                f"so batch {self.batch} of this one may be other rows: its checkpoint was lost or "
+                "replaced, or two queries share the query id. Give the query that starts anew a "
+                "query_id of its own."
+            )
         if batch < self.batch:
             return None
         if batch > self.batch:
@@ -117,6 +143,22 @@ class Told:
     #: The version it brought back, for one that undid those between.
     restored: int | None = None
 
+    @property
+    def key(self) -> str | None:
+        """The job or stream it is of."""
+        if _STREAM in self.properties:
+            return f"stream {self.properties[_STREAM]}"
+        return f"job {self.properties[_JOB]}" if _JOB in self.properties else None
+
+    @property
+    def batch(self) -> int:
+        return _number(self.properties, _BATCH)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the id was made up: nobody comes back under it."""
+        return _OWN in self.properties
+
 
 def told_by(dataset: Any, version: int) -> Told | None:
     """Return what the transaction that made a version says, where it can be read."""
@@ -131,66 +173,6 @@ def told_by(dataset: Any, version: int) -> Told | None:
     operation = transaction.operation
     restored = operation.version if isinstance(operation, lance.LanceOperation.Restore) else None
     return Told(str(transaction.uuid), dict(transaction.transaction_properties or {}), restored)
-
-
-def known(store: Store, directory: str, job: Job) -> Done | None:
-    """Return what the ledger remembers of a job."""
-    entries = _read(store, directory)[0].values()
-    found = [job.done(told, version) for version, _, told in entries]
-    return next((one for one in found if one is not None), None)
-
-
-def keep(
-    store: Store,
-    directory: str,
-    leaving: Iterable[tuple[int, int, Mapping[str, str]]],
-    now_ms: int,
-) -> None:
-    """Write down the jobs of versions that go: each (version, its time, what it says)."""
-    new = [one for one in leaving if _JOB in one[2]]
-    if not new:
-        return
-    entries, files = _read(store, directory)
-    for one in new:
-        _add(entries, one)
-    left = [list(one) for one in entries.values() if now_ms - one[1] < KEPT_MS]
-    body = json.dumps({"version": 1, "jobs": left}).encode()
-    store.put(f"{directory}/{FOLDER}/committed/{uuid.uuid4().hex}.json", body)
-    # Only now: between the two a reader finds them twice, never not at all.
-    store.delete(files)
-
-
-_Entry = tuple[int, int, Mapping[str, str]]
-
-
-def _add(entries: dict[str, _Entry], one: _Entry) -> None:
-    """Add an entry; of a stream the highest batch alone."""
-    told = one[2]
-    key = f"stream {told[_STREAM]}" if _STREAM in told else f"job {told[_JOB]}"
-    before = entries.get(key)
-    if before is None or _STREAM not in told or _number(told, _BATCH) >= _number(before[2], _BATCH):
-        entries[key] = one
-
-
-def _read(store: Store, directory: str) -> tuple[dict[str, _Entry], list[str]]:
-    """Return the ledger, and the files it is in."""
-    while True:
-        paths = [i.path for i in store.list_level(f"{directory}/{FOLDER}/committed").objects]
-        bodies = [store.get(path) for path in paths]
-        if all(body is not None for body in bodies):
-            break  # Else a cleanup has put them together meanwhile.
-    entries: dict[str, _Entry] = {}
-    for path, body in zip(paths, bodies, strict=True):
-        try:
-            for version, at_ms, told in json.loads(body or b"")["jobs"]:
-                _add(entries, (int(version), int(at_ms), dict(told)))
-        except (ValueError, KeyError, TypeError) as error:
-            raise InvalidTableStateError(
-                f"{path} should list the jobs that were committed, and cannot be read; without it "
-                "nobody can tell whether this job was. Restore the file, or remove it if no job "
-                "will be run again under its old id."
-            ) from error
-    return entries, paths
 
 
 def _number(told: Mapping[str, str], key: str) -> int:

@@ -19,7 +19,7 @@ from lance_catalog.directory import layout_flag, listing, trashing
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.managed.rows import arriving
 from lance_catalog.directory.registration import table_properties
-from lance_catalog.errors import InvalidInputError, storage_errors
+from lance_catalog.errors import InternalError, InvalidInputError, storage_errors
 from lance_catalog.failpoints import hit
 from lance_catalog.identifiers import check_new_name, encode, is_internal_key
 from lance_catalog.lifecycle import markers, trash
@@ -42,6 +42,8 @@ class MigrationReport:
     already: list[str] = field(default_factory=list)
     #: (name, why) of directories that cannot be tables of a manifest, or not be hidden by name.
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    #: (name, why) of tables that cannot be opened; the others are registered all the same.
+    failed: list[tuple[str, str]] = field(default_factory=list)
     #: Tables that another implementation deregistered, and that have a root-level marker now.
     hidden: list[str] = field(default_factory=list)
     #: Tables dropped or deregistered by their marker alone, that the manifest's trash has now.
@@ -71,7 +73,7 @@ def migrate(
     done = len(found.nested)
     for start in range(0, len(todo), _BATCH):
         batch = todo[start : start + _BATCH]
-        report.registered.extend(batch if dry_run else _register(ctx, batch))
+        report.registered.extend(batch if dry_run else _register(ctx, batch, report))
         done += len(batch)
         told(done, total)
     if ctx.mode is not Mode.V1:
@@ -160,15 +162,20 @@ def refusal(view: Snapshot, name: str, *, hidden: bool = False) -> str | None:
     return None
 
 
-def _register(ctx: Context, names: list[str]) -> list[str]:
+def _register(ctx: Context, names: list[str], report: MigrationReport) -> list[str]:
     """Add rows for a batch, leaving out what somebody else registered meanwhile."""
     # A V1 table keeps its properties in its own metadata; from now on the row has them (R14).
-    properties = {name: dump_metadata(table_properties(ctx, name + SUFFIX)) for name in names}
+    properties: dict[str, str | None] = {}
+    for name in names:
+        try:
+            properties[name] = dump_metadata(table_properties(ctx, name + SUFFIX))
+        except InternalError as error:
+            report.failed.append((name, str(error)))  # Damaged: no reason to stop at it.
 
     def plan(view: Snapshot) -> tuple[Change, list[str]]:
         fresh = [
             name
-            for name in names
+            for name in properties
             if view.get(encode((name,))) is None and not view.at_location(name + SUFFIX)
         ]
         rows = tuple(

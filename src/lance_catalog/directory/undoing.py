@@ -71,6 +71,7 @@ def _token(dataset: Any, version: int) -> str:
     """Return the id of the transaction that made a version, its digits alone."""
     try:
         transaction = dataset.read_transaction(version)
-    except (OSError, ValueError, RuntimeError):
-        return ""  # Cleaned up: not one of those that just landed.
+    except (OSError, ValueError, RuntimeError, TypeError):
+        # Cleaned up, or a compaction (pylance 14.0.2): not one of those that just landed.
+        return ""
     return "" if transaction is None else str(transaction.uuid).replace("-", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from lance_catalog.directory import job_records
 from lance_catalog.directory.context import Context
@@ -13,6 +14,10 @@ from lance_catalog.manifest import Snapshot
 
 __all__ = ["check"]
 
+#: Grace periods that Lance waits before it takes files that no version names for nobody's: seven
+#: days of it, for an hour of ours. Their writer may know nothing of records.
+_LANCE_WAITS: Final = 168
+
 
 def check(ctx: Context, view: Snapshot, older_than_ms: int) -> Iterator[Problem]:
     """Yield what dead jobs left in tables, hidden ones included.
@@ -22,12 +27,14 @@ def check(ctx: Context, view: Snapshot, older_than_ms: int) -> Iterator[Problem]
     places = {normalise(entry.location) for entry in view.entries() if entry.is_table}
     places |= {folder for folder in ctx.store.list_level().folders if v1_name(folder) is not None}
     needed: set[str] | None = None
+    now = ctx.clock()
+    unknown_ms = now - _LANCE_WAITS * (now - older_than_ms)
     for place in sorted(place for place in places if place is not None):
         if not job_records.records(ctx.store, place):
             continue
         if needed is None:
             needed = check_versions.pending(ctx, view) if ctx.log is not None else set()
-        paths = job_records.left_behind(ctx.store, place, older_than_ms, needed)
+        paths = job_records.left_behind(ctx.store, place, older_than_ms, unknown_ms, needed)
         if paths:
             yield Problem(
                 Kind.STRAY_FILES,

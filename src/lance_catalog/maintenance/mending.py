@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lance_catalog.directory import claiming, reviving, trashing
+from lance_catalog.directory import claiming, job_records, reviving, trashing
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.dropped import Found
+from lance_catalog.directory.job_ids import FOLDER
 from lance_catalog.directory.layout import RESERVED, RESERVED_BODY
 from lance_catalog.directory.marking import mark_v1, require_unregistered
 from lance_catalog.identifiers import DELIMITER, TRASH, Identifier, decode, encode
@@ -15,6 +16,7 @@ from lance_catalog.lifecycle import claim_files, markers, purge, trash
 from lance_catalog.lifecycle.claims import Verb
 from lance_catalog.lifecycle.locations import overlapping, v1_name
 from lance_catalog.lifecycle.states import Hidden, HiddenState, new_drop_id
+from lance_catalog.maintenance import check_versions
 from lance_catalog.maintenance.findings import Problem
 from lance_catalog.manifest import Change, Snapshot
 from lance_catalog.model import Entry, Kind
@@ -85,7 +87,11 @@ def adopt(ctx: Context, problem: Problem) -> None:
 
 def delete_files(ctx: Context, problem: Problem) -> None:
     """Delete the files a check named, and the folders that are empty then."""
-    ctx.store.delete(problem.paths)
+    if any(f"/{FOLDER}/" in path for path in problem.paths):
+        needed = check_versions.pending(ctx, ctx.exact()) if ctx.log is not None else set()
+        job_records.remove(ctx.store, problem.paths, problem.subject, needed)
+    else:
+        ctx.store.delete(problem.paths)
     for folder in {path.rpartition("/")[0] for path in problem.paths} - {""}:
         ctx.store.prune(folder)
     if problem.subject != ".":

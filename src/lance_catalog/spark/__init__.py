@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from lance_catalog.spark import jobs, pipeline
     from lance_catalog.spark.catalogs import CatalogRef
     from lance_catalog.spark.counting import count
     from lance_catalog.spark.ingest import ingest
@@ -33,6 +34,8 @@ __all__ = [
     "col",
     "count",
     "ingest",
+    "jobs",
+    "pipeline",
     "publish",
     "read",
     "read_stream",
@@ -59,6 +62,10 @@ _HOMES: Final = {
 }
 
 
+#: Packages with names of their own, as ``jobs.inventory``.
+_PACKAGES: Final = ("jobs", "pipeline")
+
+
 class _Package(ModuleType):
     """The package: ``read`` is the function, also after somebody imported the module ``read``."""
 
@@ -73,6 +80,8 @@ sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"{__name__}.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

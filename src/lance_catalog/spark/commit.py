@@ -7,7 +7,8 @@ and the files that the tasks wrote are committed through it once, or removed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -26,8 +27,10 @@ from lance_catalog.directory.jobs import Done, Job, Opened, Planned, commit_job,
 from lance_catalog.directory.properties import set_of_table
 from lance_catalog.directory.resolve import find_table
 from lance_catalog.errors import (
+    CommitOutcomeUnknownError,
     InternalError,
     LanceNamespaceError,
+    TableAlreadyExistsError,
     TableSchemaValidationError,
     UnsupportedOperationError,
     storage_errors,
@@ -45,13 +48,19 @@ from lance_catalog.spark.results import WriteResult
 
 __all__ = [
     "Sink",
+    "committed",
     "exists",
+    "give_properties",
     "open_sink",
     "reopened",
     "require_same_columns",
     "result_of",
     "spark_errors",
 ]
+
+
+#: Of a job with thousands of tasks some have failed.
+_PARALLEL: Final = 16
 
 
 @dataclass
@@ -77,15 +86,17 @@ class Sink:
 
     def take(self, chosen: Sequence[Message]) -> None:
         """Remove the files of every task but those chosen: repeated and speculative attempts."""
-        ids = {one.id for one in chosen}
-        self._remove(one for one in self.messages() if one.id not in ids)
+        self._remove(self.messages(but={one.id for one in chosen}))
 
-    def messages(self) -> list[Message]:
-        """Return what all tasks told that ended."""
+    def messages(self, but: Container[str] = ()) -> list[Message]:
+        """Return what all tasks told that ended, but some."""
         store = self.ctx.store
         with storage_errors(f"reading what the tasks of job '{self.job.id}' wrote"):
             paths = [i.path for i in store.list_level(self.target.tasks).objects]
-            bodies = [store.get(path) for path in sorted(paths) if path.endswith(".json")]
+            told = [path for path in sorted(paths) if path.endswith(".json")]
+            wanted = [path for path in told if path.rsplit("/", 1)[-1][: -len(".json")] not in but]
+            with ThreadPoolExecutor(_PARALLEL) as pool:
+                bodies = list(pool.map(store.get, wanted))
         return [Message.from_json(body.decode()) for body in bodies if body is not None]
 
     def _remove(self, messages: Iterable[Message]) -> None:
@@ -106,11 +117,14 @@ class Sink:
         return result_of(self.names, job, done)
 
     def _commit(self, job: Job, messages: Sequence[Message], fragments: list[Any]) -> Done:
-        check = self.running.require
+        files = [f"{self.target.place}/{path}" for one in messages for path in one.files()]
+
+        def check() -> None:
+            self.running.require(files)
+
         if self.creation is not None:
             given = self.properties
             return self.creation.land(job, self.target.schema, fragments, given, check=check)
-        files = [f"{self.target.place}/{path}" for one in messages for path in one.files()]
         done = commit_job(
             self.ctx,
             self.names,
@@ -119,8 +133,7 @@ class Sink:
             files=files,
             check=check,
         )
-        if self.properties and not done.repeated:
-            set_of_table(self.ctx, self.names, dict(self.properties), ())
+        give_properties(self.ctx, self.names, done, self.properties)
         return done
 
     def operation(self, now: Opened, fragments: list[Any]) -> Any:
@@ -165,6 +178,54 @@ class Sink:
             return
         with storage_errors("ending a failed job"):
             self.ctx.store.delete_tree(self.target.tasks)
+
+
+def committed(sink: Sink, messages: Sequence[Message], mode: str) -> WriteResult:
+    """Commit, and end the record of the job, unless files of it may be left."""
+    try:
+        return sink.commit(messages)
+    except TableAlreadyExistsError as error:
+        sink.running.end()
+        if mode == "ignore":
+            return WriteResult(sink.names, None, 0, 0, sink.job.id)
+        if mode == "overwrite":
+            raise errors.ConcurrentModificationError(
+                f"table '{format_text(sink.names)}' was made by somebody else while the job wrote "
+                "a first one; nothing was written. Run it again to overwrite that."
+            ) from error
+        raise
+    except CommitOutcomeUnknownError:
+        sink.running.stop()
+        raise
+    except LanceNamespaceError:
+        sink.running.end()
+        raise
+    except BaseException:
+        # Interrupted: nobody knows how far it came.
+        sink.running.stop()
+        raise
+
+
+def give_properties(
+    ctx: Context, names: Identifier, done: Done, properties: Mapping[str, str]
+) -> None:
+    """Give a table the properties that came with its rows, in a commit of their own.
+
+    A run that died between the two is completed by the next one, unless others wrote since.
+    """
+    if not properties or (done.repeated and not _is_on_top(ctx, names, done)):
+        return
+    set_of_table(ctx, names, dict(properties), ())
+
+
+def _is_on_top(ctx: Context, names: Identifier, done: Done) -> bool:
+    """Whether no rows came after a job's; a table without a row has its properties there."""
+    opened = open_for_job(ctx, names)
+    if opened.version != done.version + 1:
+        return opened.version == done.version
+    transaction = opened.dataset.read_transaction(opened.version)
+    operation = None if transaction is None else transaction.operation
+    return isinstance(operation, lance.LanceOperation.UpdateConfig)
 
 
 def result_of(names: Identifier, job: Job, done: Done) -> WriteResult:

@@ -22,11 +22,15 @@ from pyspark import TaskContext
 
 from lance_catalog import failpoints
 from lance_catalog.directory.operations.access import lance_errors
-from lance_catalog.errors import InternalError, LanceNamespaceError
+from lance_catalog.errors import (
+    ConcurrentModificationError,
+    InternalError,
+    LanceNamespaceError,
+)
 from lance_catalog.spark.batches import to_lance
 from lance_catalog.spark.catalogs import CatalogRef
 
-__all__ = ["MAX_BYTES", "MAX_ROWS", "FragmentTarget", "Message", "fragments_of"]
+__all__ = ["MAX_BYTES", "MAX_ROWS", "FragmentTarget", "Message", "attempt_number", "fragments_of"]
 
 MAX_ROWS: Final = 1 << 20
 MAX_BYTES: Final = 4 << 30
@@ -110,6 +114,7 @@ class FragmentTarget:
         feed = _Feed(self, batches)
         made: list[Any] = []
         try:
+            failpoints.hit("job.task_begun")
             if feed.begin():
                 made = self._write(store, feed)
                 failpoints.hit("job.task_written")
@@ -118,15 +123,31 @@ class FragmentTarget:
                 sum(one.physical_rows for one in made),
                 sum(file.file_size_bytes or 0 for one in made for file in one.files),
                 id=number,
-                attempt=_attempt(),
+                attempt=attempt_number(),
             )
             if self.keys:
                 feed.leave_keys(store, f"{self.tasks}/{number}")
             store.put(f"{self.tasks}/{number}.json", message.to_json().encode())
+            failpoints.hit("job.task_told")
+            self._require_job(store)
         except BaseException:
-            store.delete([f"{self.place}/data/{f.path}" for one in made for f in one.files])
+            left = [f"{self.place}/data/{f.path}" for one in made for f in one.files]
+            store.delete([*left, f"{self.tasks}/{number}.json", f"{self.tasks}/{number}.arrow"])
+            store.prune(self.tasks)
             raise
         return message
+
+    def _require_job(self, store: Any) -> None:
+        """Refuse (14) to have written for a job that has ended.
+
+        Spark gives up executors that it hears nothing of. They may write on, and nobody would ever
+        look for their files.
+        """
+        folder, _, number = self.tasks.rpartition("/tasks/")
+        if store.head(f"{folder}/running/{number}.json") is None:
+            raise ConcurrentModificationError(
+                f"the job that this task wrote to '{self.text}' for has ended without it"
+            )
 
     def _write(self, store: Any, feed: _Feed) -> list[Any]:
         options = dict(store.lance_options) or None
@@ -163,7 +184,8 @@ class FragmentTarget:
             raise InternalError(f"writing to '{self.text}': Lance gave up: {error}") from error
 
 
-def _attempt() -> int:
+def attempt_number() -> int:
+    """Return which try of its partition the running task is, from 0."""
     context = TaskContext.get()
     return 0 if context is None else int(context.attemptNumber())
 

@@ -8,7 +8,6 @@ twice; the files of all other attempts are removed.
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
@@ -18,16 +17,21 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from lance_catalog.directory.jobs import Job, find_done
 from lance_catalog.errors import (
-    CommitOutcomeUnknownError,
     InvalidInputError,
-    LanceNamespaceError,
-    TableAlreadyExistsError,
     TableColumnNotFoundError,
     TableSchemaValidationError,
 )
 from lance_catalog.model import check_user_properties
 from lance_catalog.spark.catalogs import CatalogLike, CatalogRef, resolve, table_names
-from lance_catalog.spark.commit import Sink, exists, open_sink, result_of, spark_errors
+from lance_catalog.spark.commit import (
+    Sink,
+    committed,
+    exists,
+    give_properties,
+    open_sink,
+    result_of,
+    spark_errors,
+)
 from lance_catalog.spark.fragments import FragmentTarget, Message
 from lance_catalog.spark.ingest_files import (
     Piece,
@@ -78,10 +82,12 @@ def ingest(
     if mode not in _MODES:
         raise InvalidInputError(f"mode '{mode}' is not one of {', '.join(_MODES)}")
     ref, names = resolve(catalog), table_names(table)
-    job = Job(job_id if job_id is not None else uuid.uuid4().hex)
+    job = Job.named(job_id)
+    wished = check_user_properties(dict(properties or {}))
     ctx = ref.open().context
-    done = find_done(ctx, names, job)
+    done = None if job.own else find_done(ctx, names, job)
     if done is not None:
+        give_properties(ctx, names, done, wished)
         return result_of(names, job, done)
     if mode == "ignore" and exists(ctx, names):
         return WriteResult(names, None, 0, 0, job.id)
@@ -94,7 +100,7 @@ def ingest(
         "create" if mode == "ignore" else mode,
         job,
         wanted,
-        properties=check_user_properties(dict(properties or {})),
+        properties=wished,
         max_rows=max_rows_per_file,
         max_bytes=max_bytes_per_file,
     )
@@ -103,19 +109,7 @@ def ingest(
     except BaseException:
         sink.give_up()
         raise
-    try:
-        return sink.commit(messages)
-    except TableAlreadyExistsError:
-        sink.running.end()
-        if mode != "ignore":
-            raise
-        return WriteResult(names, None, 0, 0, job.id)
-    except CommitOutcomeUnknownError:
-        sink.running.stop()
-        raise
-    except LanceNamespaceError:
-        sink.running.end()
-        raise
+    return committed(sink, messages, mode)
 
 
 def _schema(
@@ -162,6 +156,7 @@ def _run(
     target = sink.target
     known = list(columns or target.schema.names)
     plan = {"target": target.to_json(), "columns": known, "chosen": columns is not None}
+    plan["task_bytes"] = task_bytes
     # Ten thousand files are no option of a plan.
     body = json.dumps([asdict(one) for one in pieces]).encode()
     sink.ctx.store.put(f"{target.tasks}/pieces", body)
@@ -198,7 +193,7 @@ class IngestReader(DataSourceReader):
         size = 0
         for number, piece in enumerate(pieces):
             # Small files share a task: one costs tens of milliseconds.
-            if not groups or size + piece.size > TASK_BYTES:
+            if not groups or size + piece.size > self._told["task_bytes"]:
                 groups.append(_Part([]))
                 size = 0
             groups[-1].numbers.append(number)

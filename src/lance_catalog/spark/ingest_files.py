@@ -55,6 +55,9 @@ _COMPRESSED: Final = (".gz", ".zst", ".bz2", ".lz4")
 #: Bytes of one read; a CSV row must fit.
 _BLOCK: Final = 8 << 20
 _ROWS: Final = 16_384
+#: Bytes of rows that are held at a time, and of a file that may be fetched before it is needed.
+_BATCH: Final = 4 << 20
+_AHEAD: Final = 192 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,26 +202,46 @@ def batches_of(
             file = _parquet(source, storage)
             known = [name for name in columns if name in file.schema_arrow.names]
             parts = list(range(file.num_row_groups)) if piece.parts is None else list(piece.parts)
-            yield from file.iter_batches(batch_size=_ROWS, row_groups=parts, columns=known)
+            groups = [file.metadata.row_group(number) for number in parts]
+            if sum(one.total_byte_size for one in groups) > _AHEAD:
+                file = _parquet(source, storage, ahead=False)
+            # One by one: what was fetched of a row group is let go with it.
+            for number, group in zip(parts, groups, strict=True):
+                rows = _rows_of(group.total_byte_size, group.num_rows)
+                yield from file.iter_batches(batch_size=rows, row_groups=[number], columns=known)
         elif source.format == "lance":
             dataset = _lance(source, storage)
             fragments = dataset.get_fragments()
             chosen = [fragments[number] for number in piece.parts or range(len(fragments))]
             known = [name for name in columns if name in dataset.schema.names]
-            scanner = dataset.scanner(
-                columns=known, fragments=chosen, batch_size=_ROWS, blob_handling="all_binary"
-            )
-            yield from scanner.to_reader()
+            for one in chosen:
+                size = sum(file.file_size_bytes or 0 for file in one.metadata.files)
+                scanner = dataset.scanner(
+                    columns=known,
+                    fragments=[one],
+                    batch_size=_rows_of(size, one.physical_rows),
+                    batch_readahead=2,
+                    io_buffer_size=_BATCH * 8,
+                    blob_handling="all_binary",
+                )
+                yield from scanner.to_reader()
         elif source.format == "arrow":
             yield from _arrow(source, storage)[1]
         else:
             yield from _text(source, storage, schema)
 
 
-def _parquet(source: Source, storage: Mapping[str, str]) -> Any:
+def _rows_of(size: int, rows: int) -> int:
+    """Return how many rows are about as many bytes as are held at a time."""
+    return max(1, min(_ROWS, _BATCH * rows // max(1, size)))
+
+
+def _parquet(source: Source, storage: Mapping[str, str], *, ahead: bool = True) -> Any:
+    """Open a file: to be fetched by row groups, or a little at a time."""
     with _named(source):
         system, inside = filesystem(source.path, storage)
-        return pq.ParquetFile(inside, filesystem=system, pre_buffer=True)
+        buffer = 0 if ahead else _BATCH
+        return pq.ParquetFile(inside, filesystem=system, pre_buffer=ahead, buffer_size=buffer)
 
 
 def _lance(source: Source, storage: Mapping[str, str]) -> Any:

@@ -8,9 +8,11 @@ somebody committed meanwhile only the join runs again.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +29,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import LongType, StructField, StructType
 
+from lance_catalog import failpoints
 from lance_catalog.directory.job_ids import Job
 from lance_catalog.directory.jobs import Done, Opened, Planned, commit_job
 from lance_catalog.directory.operations.access import lance_errors
@@ -35,12 +38,13 @@ from lance_catalog.errors import (
     InvalidInputError,
     LanceNamespaceError,
     TableColumnNotFoundError,
+    TableSchemaValidationError,
 )
 from lance_catalog.identifiers import Identifier
 from lance_catalog.spark.batches import ReadPlan, to_spark
 from lance_catalog.spark.catalogs import CatalogRef
 from lance_catalog.spark.commit import Sink, result_of, spark_errors
-from lance_catalog.spark.fragments import Message, fragments_of
+from lance_catalog.spark.fragments import Message, attempt_number, fragments_of
 from lance_catalog.spark.results import WriteResult
 from lance_catalog.spark.source_writer import Taken, job_format, run_write
 from lance_catalog.spark.types import spark_schema
@@ -53,6 +57,11 @@ __all__ = ["DeletionWriter", "KeyReader", "Merger", "merge", "merger_for"]
 #: How often others may commit while the join runs, before the merge gives up.
 MAX_CONFLICTS: Final = 8
 _ADDRESS: Final = "_rowaddr"
+#: No key is called so.
+_COUNT: Final = "__lance_catalog_count__"
+#: What one task reads of a table's keys, or of those that other tasks left.
+_ROWS: Final = 1 << 20
+_PARTS: Final = 256
 _SAMPLES: Final = 5
 
 
@@ -71,8 +80,12 @@ def merge(
     except CommitOutcomeUnknownError:
         merger.sink.running.stop()
         raise
+    except LanceNamespaceError:
+        merger.sink.finish(merger.messages)
+        raise
     except BaseException:
-        merger.sink.running.end()
+        # Interrupted: nobody knows how far it came.
+        merger.sink.running.stop()
         raise
     merger.sink.finish(merger.messages)
     return result_of(names, merger.job, done)
@@ -117,6 +130,10 @@ class Merger:
     def write(self, df: DataFrame) -> None:
         """Write the source as new fragments, and refuse (13) keys that come twice or are null."""
         self.messages = run_write(df, self.sink)
+        # Ten thousand tasks are no option of a plan.
+        parts = [(one.id, one.rows) for one in self.messages if one.rows]
+        body = json.dumps(_grouped(parts)).encode()
+        self.sink.ctx.store.put(f"{self.sink.target.tasks}/keys", body)
         self._require_unique()
 
     def files(self) -> list[str]:
@@ -133,7 +150,7 @@ class Merger:
             self.plan,
             files=self.files(),
             max_conflicts=MAX_CONFLICTS,
-            check=self.sink.running.require,
+            check=lambda: self.sink.running.require(self.files()),
         )
 
     def plan(self, now: Opened) -> Planned:
@@ -164,9 +181,7 @@ class Merger:
         return reader.option("keys", json.dumps(told)).load()
 
     def _source(self) -> DataFrame:
-        return self._keys(
-            {"tasks_of": [one.id for one in self.messages if one.rows]}, address=False
-        )
+        return self._keys({"source": True}, address=False)
 
     def _require_unique(self) -> None:
         keys = list(self.sink.target.keys)
@@ -175,7 +190,8 @@ class Merger:
         with spark_errors(f"looking at the keys for '{self.sink.target.text}'"):
             empty = self._source().where(" or ".join(f"{_quoted(key)} is null" for key in keys))
             missing = empty.limit(1).count()
-            counted = self._source().groupBy(*map(_quoted, keys)).count().where("count > 1")
+            grouped = self._source().groupBy(*map(_quoted, keys))
+            counted = grouped.agg(F.count("*").alias(_COUNT)).where(F.col(_COUNT) > 1)
             twice = counted.limit(_SAMPLES).collect()
         if missing:
             raise InvalidInputError(
@@ -184,7 +200,7 @@ class Merger:
             )
         if twice:
             shown = "; ".join(
-                ", ".join(f"{key}={row[key]!r}" for key in keys) + f" ({row['count']} rows)"
+                ", ".join(f"{key}={row[key]!r}" for key in keys) + f" ({row[_COUNT]} rows)"
                 for row in twice
             )
             raise InvalidInputError(
@@ -200,8 +216,12 @@ class Merger:
         parts = max(1, len(now.dataset.get_fragments()))
         told: dict[str, Any] = {"version": now.version}
         with spark_errors(f"merging into '{target.text}'"):
-            old = self._keys(dict(told), address=True)
-            gone = old.join(self._source(), on=keys, how="leftsemi").select(_ADDRESS)
+            old = self._keys(dict(told), address=True).alias("old")
+            new = self._source().alias("new")
+            # As Spark compares: NaN is itself, 0.0 is -0.0, and no null is anything.
+            pairs = ((F.col(f"old.{_quoted(k)}"), F.col(f"new.{_quoted(k)}")) for k in keys)
+            same = functools.reduce(operator.and_, (one == other for one, other in pairs))
+            gone = old.join(new, on=same, how="leftsemi").select(_ADDRESS)
             fragment = F.shiftright(F.col(_ADDRESS), 32)
             spread = gone.repartition(min(parts, 200), fragment)
             writer = spread.write.format(job_format(self.spark, self.sink.ref))
@@ -209,7 +229,23 @@ class Merger:
             told |= {"place": target.place, "tasks": tasks, "text": target.text}
             writer.option("deletions", json.dumps(told)).mode("append").save()
         body = self.sink.ctx.store.get(f"{tasks}/taken")
-        return [Message.from_json(text) for text in json.loads(body or b"[]")]
+        found = [Message.from_json(text) for text in json.loads(body or b"[]")]
+        if any(one.attempt for one in found):
+            self.sink.speculative = True  # One that was killed may have left its vectors.
+        return found
+
+
+def _grouped(parts: Iterable[tuple[Any, int]]) -> list[list[Any]]:
+    """Return parts with their rows as what the tasks read: small ones share one."""
+    groups: list[list[Any]] = []
+    rows = 0
+    for part, count in parts:
+        if not groups or rows + count > _ROWS or len(groups[-1]) == _PARTS:
+            groups.append([])
+            rows = 0
+        groups[-1].append(part)
+        rows += count
+    return groups
 
 
 def _quoted(name: str) -> str:
@@ -225,34 +261,40 @@ class KeyReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        if "tasks_of" in self._told:
-            return [InputPartition(number) for number in self._told["tasks_of"]]
-        fragments = self._open().get_fragments()
-        return [InputPartition(one.fragment_id) for one in fragments]
-
-    def _open(self) -> Any:
-        return _table(self._catalog, self._told)
+        if "source" in self._told:
+            body = self._catalog.open().context.store.get(f"{self._told['tasks']}/keys")
+            return [InputPartition(group) for group in json.loads(body or b"[]")]
+        fragments = _table(self._catalog, self._told).get_fragments()
+        parts = ((one.fragment_id, one.physical_rows) for one in fragments)
+        return [InputPartition(group) for group in _grouped(parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         plan = ReadPlan(self._schema)
         if partition.value is None:
             return  # Spark's stand-in for a plan without partitions.
-        if "tasks_of" in self._told:
-            store = self._catalog.open().context.store
-            body = store.get(f"{self._told['tasks']}/{partition.value}.arrow")
-            file = pa.ipc.open_file(pa.py_buffer(body or b""))
-            for number in range(file.num_record_batches):
-                yield to_spark(file.get_batch(number), plan)
-            return
-        with lance_errors("reading the keys of a table"):
-            dataset = self._open()
-            scanner = dataset.scanner(
-                columns=self._told["keys"],
-                fragments=[dataset.get_fragment(partition.value)],
-                with_row_address=True,
-            )
-            for batch in scanner.to_reader():
+        found = self._left if "source" in self._told else self._scanned
+        for batch in found(partition.value):
+            try:
                 yield to_spark(batch, plan)
+            except TableSchemaValidationError as error:
+                raise InvalidInputError(
+                    f"a merge compares keys as Spark holds them: {str(error).partition(';')[0]}"
+                ) from error
+
+    def _left(self, tasks: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        store = self._catalog.open().context.store
+        for task in tasks:
+            body = store.get(f"{self._told['tasks']}/{task}.arrow")
+            file = pa.ipc.open_file(pa.py_buffer(body or b""))
+            yield from (file.get_batch(number) for number in range(file.num_record_batches))
+
+    def _scanned(self, fragments: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        with lance_errors("reading the keys of a table"):
+            dataset = _table(self._catalog, self._told)
+            chosen = [dataset.get_fragment(number) for number in fragments]
+            keys = self._told["keys"]
+            scanner = dataset.scanner(columns=keys, fragments=chosen, with_row_address=True)
+            yield from scanner.to_reader()
 
 
 class DeletionWriter(DataSourceArrowWriter):
@@ -279,7 +321,13 @@ class DeletionWriter(DataSourceArrowWriter):
                 else:
                     updated.append(json.dumps(after.to_json()))
                     others.append(_deletion_file(after))
-        message = Message(updated=tuple(updated), removed=tuple(removed), others=tuple(others))
+        failpoints.hit("job.deletions_written")
+        message = Message(
+            updated=tuple(updated),
+            removed=tuple(removed),
+            others=tuple(others),
+            attempt=attempt_number(),
+        )
         return Taken(message.to_json())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

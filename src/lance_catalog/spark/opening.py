@@ -24,7 +24,7 @@ from lance_catalog.errors import (
 )
 from lance_catalog.spark.options import Location
 
-__all__ = ["PinnedTable", "open_location", "pin", "require_shared", "storage_of"]
+__all__ = ["PinnedTable", "open_location", "pin", "require_shared", "stamp_of", "storage_of"]
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,25 @@ class PinnedTable:
     #: The table as its reader calls it, for messages.
     text: str
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: What :func:`stamp_of` said of the version when it was pinned.
+    stamp: str = ""
     #: One plan's own: a table made anew in the same place has the same uri and versions.
     plan: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def open(self) -> Any:
-        """Open it; the handle is kept, for the next task of the same plan in this process."""
+        """Open it; the handle is kept, for the next task of the same plan in this process.
+
+        11 when another table lies there by now: a purge and a creation give its path again.
+        """
         storage = json.dumps(dict(self.storage), sort_keys=True)
         with lance_errors(f"opening '{self.text}' at version {self.version}"):
-            return _opened(self.uri, self.version, storage, self.plan)
+            dataset = _opened(self.uri, self.version, storage, self.plan)
+        if self.stamp and stamp_of(dataset) != self.stamp:
+            raise TableVersionNotFoundError(
+                f"version {self.version} of '{self.text}' is not the one that this DataFrame was "
+                "made for: the table was purged and made anew in the same place. Read it again."
+            )
+        return dataset
 
 
 @functools.lru_cache(maxsize=8)
@@ -53,7 +64,22 @@ def _opened(uri: str, version: int, storage: str, plan: str) -> Any:
 
 def pin(location: Location, dataset: Any) -> PinnedTable:
     """Return the version a handle stands at, as executors open it."""
-    return PinnedTable(dataset.uri, dataset.version, str(location), storage_of(location))
+    where, stamp = storage_of(location), stamp_of(dataset)
+    return PinnedTable(dataset.uri, dataset.version, str(location), where, stamp)
+
+
+def stamp_of(dataset: Any) -> str:
+    """Return by what the version a handle stands at is known from any other with its number.
+
+    From what is in memory: when it was made, how many rows and bytes it has.
+    """
+    told = dataset.get_version()
+    moment: datetime = told["timestamp"]
+    # Lance tells local time, and machines may have different zones: all of them are some quarters
+    # of an hour apart.
+    micros = (moment.minute % 15 * 60 + moment.second) * 1_000_000 + moment.microsecond
+    counted = told["metadata"]
+    return f"{micros}-{counted.get('total_rows', 0)}-{counted.get('total_files_size', 0)}"
 
 
 def storage_of(location: Location) -> dict[str, str]:

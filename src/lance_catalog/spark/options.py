@@ -33,6 +33,7 @@ LOCATION_OPTIONS: Final[Mapping[str, str]] = {
     "table": "the table in the catalog, as db.events; a name with a dot by a JSON list",
     "path": "a Lance table without a catalog; with root, the same as table",
     "location": "where a table lay when it was first looked at; set by lance_catalog.spark",
+    "stamp": "by what its version was known then; set by lance_catalog.spark",
     "catalog_token": "made by lance_catalog.spark in place of root and properties",
     **{name: text for name, text in PROPERTIES.items() if name not in ("root", "as_of")},
 }

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 import lance
 
 from lance_catalog import failpoints
+from lance_catalog.directory.context import Context
 from lance_catalog.directory.job_creation import Creation
 from lance_catalog.directory.jobs import Done, Job, Looker, find_done, open_for_job, stage
 from lance_catalog.directory.managed import batch
 from lance_catalog.directory.managed.commit import Asked
 from lance_catalog.directory.operations.access import classify
-from lance_catalog.directory.properties import set_of_table
 from lance_catalog.directory.transaction import Collector
 from lance_catalog.errors import (
     CommitOutcomeUnknownError,
@@ -70,10 +70,12 @@ def publish(
     versions (0 otherwise); with ``atomic=False`` they are committed one after the other, each
     once per job: readers may see a part of it, and a run that died is completed by running again.
 
-    14 when one of the tables was changed again and again meanwhile: then nothing is published.
+    Run again, tables that have the job are left alone; one that a restore, or a drop and a new
+    creation, took it from gets it again. 14 when one of the tables was changed again and again
+    meanwhile: then nothing is published.
     """
     ref = resolve(catalog)
-    job = Job(job_id if job_id is not None else uuid.uuid4().hex)
+    job = Job.named(job_id)
     parts = [_Part.of(key, given) for key, given in tables.items()]
     if not parts:
         raise InvalidInputError("publish: no table is given")
@@ -89,9 +91,6 @@ def publish(
             )
         made = [write(part.df, ref, part.names, job_id=job.id, **part.how) for part in parts]
         return PublishResult(job.id, False, tuple(made))
-    found = _published(ref, parts, job)
-    if found is not None:
-        return found
     return _Publication(ref, parts, job).run()
 
 
@@ -105,8 +104,9 @@ class _Part:
     sink: Sink | None = None
     merger: Merger | None = None
     messages: Sequence[Message] = ()
-    #: Left as it is, by mode ``ignore``.
-    skipped: bool = False
+    #: What became of it: by an earlier run, or another at the same time, or this one.
+    done: Done | None = None
+    looker: Looker | None = None
 
     @classmethod
     def of(cls, key: Any, given: Any) -> _Part:
@@ -126,10 +126,9 @@ class _Part:
         """Check the DataFrame against its table, before anything runs."""
         mode = self.how["mode"]
         if mode == "ignore":
-            self.skipped = exists(ref.open().context, self.names)
+            if exists(ref.open().context, self.names):
+                return
             mode = "create"
-        if self.skipped:
-            return
         if mode == "merge":
             self.merger = merger_for(self.df, ref, self.names, self.how["keys"], job)
             self.sink = self.merger.sink
@@ -164,29 +163,19 @@ class _Part:
         return job.wrote(sum(m.rows for m in self.messages), sum(m.bytes for m in self.messages))
 
 
-def _published(ref: CatalogRef, parts: Sequence[_Part], job: Job) -> PublishResult | None:
-    """Return what an earlier run published: one table tells, for all came by one commit."""
-    ctx = ref.open().context
-    made: list[WriteResult] = []
-    for part in parts:
-        done = find_done(ctx, part.names, job)
-        if done is not None:
-            made.append(result_of(part.names, job, done))
-        elif part.how["mode"] == "ignore":
-            made.append(WriteResult(part.names, None, 0, 0, job.id, repeated=True))
-        elif not made:
-            return None
-    return PublishResult(job.id, True, tuple(made)) if any(m.version for m in made) else None
-
-
 @dataclass
 class _Staged:
     """What one try has staged."""
 
-    operations: list[batch.Operation] = field(default_factory=list)
+    operations: list[batch.Operation | batch.Properties] = field(default_factory=list)
     #: Manifests and deletion vectors of this try alone.
     files: list[str] = field(default_factory=list)
-    versions: dict[Identifier, int] = field(default_factory=dict)
+    #: As what the parts come, once it is committed.
+    done: list[tuple[_Part, Done]] = field(default_factory=list)
+
+
+class _AgainError(Exception):
+    """A table was changed between a look and the staging; the next try finds what it is now."""
 
 
 @dataclass
@@ -196,143 +185,155 @@ class _Publication:
     job: Job
     #: Of all transactions that were staged: by them it knows what is its own.
     tokens: set[str] = field(default_factory=set)
+    #: A try of which nobody knows whether it was committed.
+    unknown: LanceNamespaceError | None = None
+
+    @property
+    def ctx(self) -> Context:
+        return self.ref.open().context
+
+    @property
+    def written(self) -> list[_Part]:
+        """The parts that this run has written rows for."""
+        return [part for part in self.parts if part.sink is not None]
 
     def run(self) -> PublishResult:
-        written = self.parts
         try:
             for part in self.parts:
-                part.open(self.ref, self.job)
-            written = [part for part in self.parts if part.sink is not None]
-            for part in written:
+                part.done = None if self.job.own else find_done(self.ctx, part.names, self.job)
+                if part.done is None:
+                    part.open(self.ref, self.job)
+            for part in self.written:
                 part.write()
         except BaseException:
-            for part in self.parts:
-                if part.sink is not None:
-                    part.sink.give_up()
+            for part in self.written:
+                assert part.sink is not None
+                part.sink.give_up()
             raise
         try:
-            found = self._commit(written)
-        except CommitOutcomeUnknownError:
-            for part in written:
+            self._commit()
+        except (CommitOutcomeUnknownError, KeyboardInterrupt):
+            for part in self.written:
                 assert part.sink is not None
                 part.sink.running.stop()
             raise
         except BaseException:
-            self._discard(written)
+            for part in self.written:
+                self._discard(part)
             raise
-        if found.repeated:
-            self._discard(written)
-        else:
-            for part in written:
-                assert part.sink is not None
-                part.sink.finish(part.messages)
-        return found
-
-    def _discard(self, written: Sequence[_Part]) -> None:
-        """Remove the rows of a publication that is not to be, or was by another run."""
-        ctx = self.ref.open().context
-        for part in written:
+        for part in self.written:
             assert part.sink is not None
-            part.sink.running.end()
-            if part.sink.creation is not None:
-                part.sink.creation.discard(part.files())
+            if part.done is not None and not part.done.repeated:
+                part.sink.finish(part.messages)
+            elif self.unknown is None:
+                self._discard(part)
             else:
-                ctx.store.delete(part.files())
+                part.sink.running.stop()
+        return PublishResult(self.job.id, True, tuple(map(self._result, self.parts)))
 
-    def _commit(self, written: Sequence[_Part]) -> PublishResult:
-        ctx = self.ref.open().context
-        unknown: LanceNamespaceError | None = None
-        merges = any(part.merger is not None for part in written)
+    def _result(self, part: _Part) -> WriteResult:
+        if part.done is not None:
+            return result_of(part.names, self.job, part.done)
+        return WriteResult(part.names, None, 0, 0, self.job.id)  # Left as it is, by ``ignore``.
+
+    def _discard(self, part: _Part) -> None:
+        """Remove the rows of a part that is not to be, or was by another run."""
+        assert part.sink is not None
+        if part.sink.creation is not None:
+            part.sink.running.end()
+            part.sink.creation.discard(part.files())
+        else:
+            self.ctx.store.delete(part.files())
+            part.sink.finish(part.messages)
+
+    def _commit(self) -> None:
+        merges = any(part.merger is not None for part in self.written)
         for attempt in range(MAX_CONFLICTS if merges else _TRIES):
+            if attempt:
+                time.sleep(random.uniform(0, min(0.25, 0.002 * 2 ** min(attempt, 10))))
             try:
-                found = _published(self.ref, self.parts, self.job)
-                if found is not None:
-                    return self._told_apart(found)
-                staged = self._stage(written)
+                staged = self._stage()
+            except _AgainError:
+                continue
             except LanceNamespaceError as error:
-                if unknown is not None:
-                    raise CommitOutcomeUnknownError(f"{unknown} ({error})") from error
-                if isinstance(error, ConcurrentModificationError):
-                    continue
+                if self.unknown is not None:
+                    raise self._undecided(f"{self.unknown} ({error})") from error
                 raise
-            try:
-                failpoints.hit("job.staged")
-                batch.carry_out(ctx, staged.operations)
-            except batch.UNDECIDED as error:
-                # Only this job's next try can take the same numbers, so trying again is safe.
-                unknown = error
-            except (ConcurrentModificationError, TableAlreadyExistsError) as error:
-                failpoints.hit("job.refused")
-                ctx.store.delete(staged.files)
-                if isinstance(error, TableAlreadyExistsError):
-                    found = _published(self.ref, self.parts, self.job)
-                    if found is None:
-                        raise
-                    return found
-            except LanceNamespaceError:
-                ctx.store.delete(staged.files)
-                raise
-            else:
-                failpoints.hit("job.landed")
-                self._set_properties(written)
-                return self._result(written, staged)
-            time.sleep(random.uniform(0, min(0.25, 0.002 * 2 ** min(attempt, 10))))
-        if unknown is not None:
-            raise CommitOutcomeUnknownError(str(unknown)) from unknown
+            if not staged.operations or self._carry_out(staged):
+                return
+        if self.unknown is not None:
+            raise self._undecided(str(self.unknown)) from self.unknown
         raise ConcurrentModificationError(
             "others keep committing to the tables of this publication; nothing was published. "
             "Run it again."
         )
 
-    def _set_properties(self, written: Sequence[_Part]) -> None:
-        """Give tables that were there the properties that came with their new rows."""
-        for part in written:
-            assert part.sink is not None
-            if part.sink.creation is None and part.sink.properties:
-                given = dict(part.sink.properties)
-                set_of_table(self.ref.open().context, part.names, given, ())
+    def _undecided(self, why: str) -> CommitOutcomeUnknownError:
+        return CommitOutcomeUnknownError(
+            f"the publication may or may not have landed: {why}. Run it again under the job id "
+            f"'{self.job.id}': it is published once."
+        )
 
-    def _told_apart(self, found: PublishResult) -> PublishResult:
-        """Tell what this run published, though its answer was lost, from what another did."""
-        ctx = self.ref.open().context
-        names = next(one.table for one in found.tables if one.version is not None)
-        done = find_done(ctx, names, self.job)
-        if done is None or done.token not in self.tokens:
-            return found
-        return replace(found, tables=tuple(replace(one, repeated=False) for one in found.tables))
+    def _carry_out(self, staged: _Staged) -> bool:
+        """Commit one try; False when others were first, or nobody knows."""
+        try:
+            failpoints.hit("job.staged")
+            batch.carry_out(self.ctx, staged.operations)
+        except batch.UNDECIDED as error:
+            # Only this job's next try can take the same numbers, so trying again is safe.
+            self.unknown = error
+            return False
+        except (ConcurrentModificationError, TableAlreadyExistsError):
+            # Where a table has come, the next look says whose it is.
+            failpoints.hit("job.refused")
+            self.ctx.store.delete(staged.files)
+            return False
+        except LanceNamespaceError:
+            self.ctx.store.delete(staged.files)
+            raise
+        failpoints.hit("job.landed")
+        for part, done in staged.done:
+            part.done = done
+        return True
 
-    def _result(self, written: Sequence[_Part], staged: _Staged) -> PublishResult:
-        made = []
-        for part in self.parts:
-            if part not in written:
-                made.append(WriteResult(part.names, None, 0, 0, self.job.id))
-                continue
-            job = part.job(self.job)
-            done = Done(staged.versions[part.names], job.rows, job.bytes, repeated=False)
-            made.append(result_of(part.names, self.job, done))
-        return PublishResult(self.job.id, True, tuple(made))
-
-    def _stage(self, written: Sequence[_Part]) -> _Staged:
+    def _stage(self) -> _Staged:
+        """Stage the next version of every table that has not the job; the others have it now."""
         staged = _Staged()
         try:
-            for part in written:
+            for part in self.written:
                 assert part.sink is not None
-                part.sink.running.require()
+                part.sink.running.require(part.files())
                 if part.sink.creation is not None:
                     self._stage_first(part, part.sink.creation, staged)
                 else:
                     self._stage_next(part, staged)
-        except LanceNamespaceError:
-            self.ref.open().context.store.delete(staged.files)
+        except BaseException:
+            self.ctx.store.delete(staged.files)
             raise
         return staged
 
+    def _found(self, part: _Part, done: Done | None) -> bool:
+        """Note what a look found; whether it found anything."""
+        part.done = None
+        if done is not None:
+            part.done = replace(done, repeated=done.token not in self.tokens)
+        return done is not None
+
     def _stage_next(self, part: _Part, staged: _Staged) -> None:
         assert part.sink is not None
-        ctx = self.ref.open().context
+        ctx = self.ctx
         opened = open_for_job(ctx, part.names)
-        if Looker(ctx, self.job).look(opened) is not None:
-            raise ConcurrentModificationError("another run of this job was first")
+        if opened.target is None:
+            raise UnsupportedOperationError(
+                f"table '{format_text(part.names)}' is not in the manifest, or versions are not "
+                "managed any more, so it cannot be published with others; `lance-catalog migrate` "
+                "registers tables, `lance-catalog versions enable` switches that on"
+            )
+        part.looker = part.looker or Looker(ctx, self.job)
+        part.looker.announce(opened)
+        sure = self.job.own and self.unknown is None
+        if self._found(part, None if sure else part.looker.look(opened)):
+            return
         if part.merger is not None:
             planned = part.merger.plan(opened)
             operation = planned.operation
@@ -343,13 +344,22 @@ class _Publication:
         self.tokens.add(str(token))
         asked = stage(ctx, part.names, opened, operation, part.job(self.job), token)
         if asked is None:
-            raise ConcurrentModificationError(f"'{format_text(part.names)}' was changed; retry")
+            raise _AgainError
+        if part.sink.properties:
+            staged.operations.append(batch.Properties(part.names, dict(part.sink.properties)))
         self._note(part, asked, opened.found.location, staged)
 
     def _stage_first(self, part: _Part, creation: Creation, staged: _Staged) -> None:
         """Stage version 1 of a table that the publication makes, or of a declared one."""
         assert part.sink is not None
-        ctx = self.ref.open().context
+        ctx = self.ctx
+        if exists(ctx, part.names):
+            if self._found(part, find_done(ctx, part.names, self.job)):
+                return
+            if part.how["mode"] == "ignore":
+                return  # Somebody made it meanwhile: as good as if it had been there.
+            raise _came(part)
+        creation.announce(self.job)
         collector: Any = Collector(ctx, part.names, creation.place, None, 0)
         operation = lance.LanceOperation.Overwrite(
             part.sink.target.schema, fragments_of(part.messages)
@@ -373,9 +383,25 @@ class _Publication:
         given = check_user_properties(dict(part.sink.properties))
         if creation.declared is None:
             staged.operations.append(batch.Declare(part.names, given, creation.place))
+        elif given:
+            staged.operations.append(batch.Properties(part.names, given))
         self._note(part, collector.staged[-1], creation.place, staged)
 
     def _note(self, part: _Part, asked: Asked, place: str, staged: _Staged) -> None:
         staged.operations.append(batch.Version(part.names, asked))
         staged.files.append(f"{place}/_versions/{asked.manifest_path.rsplit('/', 1)[-1]}")
-        staged.versions[part.names] = asked.version
+        job = part.job(self.job)
+        staged.done.append((part, Done(asked.version, job.rows, job.bytes, repeated=False)))
+
+
+def _came(part: _Part) -> LanceNamespaceError:
+    """Return the error for a table that somebody made while rows for a first one were written."""
+    text = format_text(part.names)
+    if part.how["mode"] == "create":
+        return TableAlreadyExistsError(
+            f"'{text}' was created by somebody else while the job ran; nothing was published"
+        )
+    return ConcurrentModificationError(
+        f"table '{text}' was made by somebody else while the job wrote a first one; nothing was "
+        "published. Run it again to overwrite that."
+    )

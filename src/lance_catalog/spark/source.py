@@ -68,7 +68,8 @@ class LanceSource(DataSource):
         # when another has its name by then.
         for key in ("tag", "as_of"):
             self.options.pop(key, None)
-        self.options.update({"version": str(table.version), "location": table.uri})
+        known = {"version": str(table.version), "location": table.uri, "stamp": table.stamp}
+        self.options.update(known)
         return read_schema(table.open(), asked, f"reading '{table.text}'")
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -106,7 +107,8 @@ class LanceSource(DataSource):
         require_shared(location)
         place = self.options.get("location")
         if place is not None and asked.version is not None:
-            return asked, PinnedTable(place, asked.version, str(location), storage_of(location))
+            where, stamp = storage_of(location), self.options.get("stamp", "")
+            return asked, PinnedTable(place, asked.version, str(location), where, stamp)
         dataset = open_location(location, version=asked.version, tag=asked.tag, as_of=asked.as_of)
         return asked, pin(location, dataset)
 

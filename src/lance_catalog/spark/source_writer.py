@@ -26,10 +26,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from lance_catalog import failpoints
+from lance_catalog.directory.job_records import alive
 from lance_catalog.directory.jobs import Job
 from lance_catalog.errors import InternalError, UnsupportedOperationError
 from lance_catalog.spark.catalogs import CatalogRef
-from lance_catalog.spark.commit import Sink, spark_errors
+from lance_catalog.spark.commit import Sink, committed, spark_errors
 from lance_catalog.spark.fragments import FragmentTarget, Message
 from lance_catalog.spark.options import Location, location_of
 from lance_catalog.spark.registering import activate, register
@@ -63,8 +65,9 @@ class Writer(DataSourceArrowWriter):
         return Taken(self._target.write(self._catalog, iterator).to_json())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        ids = [one.message.id for one in messages if isinstance(one, Taken)]
-        self._put("taken", json.dumps(ids).encode())
+        found = [one.text for one in messages if isinstance(one, Taken)]
+        failpoints.hit("job.tasks_done")
+        self._put("taken", json.dumps(found).encode())
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Leave it to the driver, which knows what all tasks wrote."""
@@ -161,10 +164,7 @@ def taken(sink: Sink) -> list[Message]:
         raise InternalError(
             f"Spark ended the write to '{sink.target.text}' without telling what it wrote"
         )
-    ids = set(json.loads(body))
-    chosen = [one for one in sink.messages() if one.id in ids]
-    if len(chosen) < len(ids):
-        raise InternalError(f"{len(ids) - len(chosen)} tasks wrote files that nobody can find")
+    chosen = [Message.from_json(text) for text in json.loads(body)]
     sink.take(chosen)
     return chosen
 
@@ -185,12 +185,17 @@ class DirectWriter(Writer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(_unpack(state["text"]))  # type: ignore[misc]
 
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        # The driver is Spark's own: nobody there renews the record.
+        with alive(self._sink.running):
+            return super().write(iterator)
+
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         # From here on the commit itself decides about the files, and an abort must not.
         self._put("committing", b"")
         found = [one.message for one in messages if isinstance(one, Taken)]
         self._sink.take(found)
-        self._sink.commit(found)
+        committed(self._sink, found, self._sink.mode)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         if self._sink.ctx.store.head(f"{self._target.tasks}/committing") is None:
@@ -242,7 +247,7 @@ def batch_writer(
             "a plain path is read only here, for without a catalog nobody decides between two "
             "writers; give the options root and table, or use lance_catalog.spark.write"
         )
-    job = Job(given.get("job_id") or uuid.uuid4().hex)
+    job = Job.named(given.get("job_id") or None)
     mode = "overwrite" if overwrite else "append"
     vectors = {
         name: int(size)

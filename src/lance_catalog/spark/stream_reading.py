@@ -1,7 +1,8 @@
 """Reading a table as a stream: offsets are its versions, and rows come once, when inserted.
 
 What a version inserted is what its transaction says it did, not which fragments are new: a
-compaction makes new fragments of old rows.
+compaction makes new fragments of old rows. An offset also tells by what its version was known, so
+that a table made anew under the name is not taken for the one that was read.
 """
 
 from __future__ import annotations
@@ -18,22 +19,27 @@ from pyspark.sql.types import StructType
 from lance_catalog.directory.operations.access import lance_errors
 from lance_catalog.errors import InternalError, InvalidInputError, TableVersionNotFoundError
 from lance_catalog.spark.batches import ReadPlan, to_spark
-from lance_catalog.spark.opening import PinnedTable, open_location, pin
-from lance_catalog.spark.options import Location
+from lance_catalog.spark.opening import PinnedTable, open_location, pin, stamp_of
+from lance_catalog.spark.options import Location, ReadOptions
+from lance_catalog.spark.planning import Piece, Width, batch_rows, measure_width
+from lance_catalog.spark.scanning import batches_of, stored_columns
 
 __all__ = ["StreamReader"]
 
 #: Bytes of files that make a task.
 _TASK: Final = 128 << 20
-_ROWS: Final = 16_384
+#: The version a stream has read up to, and what it was known by.
+_Offset = dict[str, Any]
 
 
 class _Part(InputPartition):
     """Some fragments of one version."""
 
-    def __init__(self, table: PinnedTable, fragments: Sequence[int]) -> None:
+    def __init__(self, table: PinnedTable, fragments: Sequence[int], rows: int) -> None:
         self.table = table
         self.fragments = list(fragments)
+        #: How many rows Lance decodes at a time.
+        self.rows = rows
 
 
 class StreamReader(DataSourceStreamReader):
@@ -59,32 +65,52 @@ class StreamReader(DataSourceStreamReader):
         self._schema = schema
         self._start = starting_version
         self._updates = include_updates
-        self._filter = filter
+        self._options = ReadOptions(filter=filter)
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+    def initialOffset(self) -> _Offset:  # noqa: N802
         # -1: nothing was read yet, so the first batch is the whole table.
         return {"version": -1 if self._start is None else self._start}
 
-    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
-        latest = int(open_location(self._location).version)
+    def latestOffset(self, start: _Offset, limit: Any) -> _Offset:  # noqa: N802
+        dataset = open_location(self._location)
+        latest, read = int(dataset.version), int(start["version"])
         # A table that was dropped and made anew counts from 1 again.
-        if latest < start["version"]:
-            raise TableVersionNotFoundError(
-                f"the stream has read '{self._location}' up to version {start['version']}, and its "
-                f"latest is {latest}: it is another table by now. Start with a new checkpoint."
-            )
-        return {"version": latest}
+        if latest < read:
+            raise self._another(f"up to version {read}, and its latest is {latest}")
+        if latest == read:
+            self._require_same(dataset, start)
+        elif start.get("stamp"):
+            try:
+                then = open_location(self._location, version=read)
+            except (TableVersionNotFoundError, InternalError):
+                then = None  # Cleaned up since it was read.
+            if then is not None:
+                self._require_same(then, start)
+        return {"version": latest, "stamp": stamp_of(dataset)}
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+    def _require_same(self, dataset: Any, offset: _Offset) -> None:
+        if offset.get("stamp", "") not in ("", stamp_of(dataset)):
+            raise self._another(f"up to another version {dataset.version}")
+
+    def _another(self, how: str) -> TableVersionNotFoundError:
+        return TableVersionNotFoundError(
+            f"the stream has read '{self._location}' {how}: it is another table by now. Start "
+            "with a new checkpoint."
+        )
+
+    def partitions(self, start: _Offset, end: _Offset) -> list[InputPartition]:
         first, last = int(start["version"]), int(end["version"])
         if last <= first:
             return []
+        latest = self._open(last)
+        self._require_same(latest, end)
+        with lance_errors(f"planning a read of '{self._location}'"):
+            width = measure_width(latest, stored_columns(self._schema))
         if first < 0:
-            dataset = self._open(last)
-            return list(self._parts(dataset, dataset.get_fragments()))
+            return list(self._parts(latest, latest.get_fragments(), width))
         found: list[InputPartition] = []
         for version in range(first + 1, last + 1):
-            found += self._inserted(version)
+            found += self._inserted(latest if version == last else self._open(version), width)
         return found
 
     def _open(self, version: int) -> Any:
@@ -102,8 +128,8 @@ class StreamReader(DataSourceStreamReader):
                 "may lag."
             ) from error
 
-    def _inserted(self, version: int) -> Iterator[_Part]:
-        dataset = self._open(version)
+    def _inserted(self, dataset: Any, width: Width) -> Iterator[_Part]:
+        version = int(dataset.version)
         with lance_errors(f"reading version {version} of '{self._location}'"):
             try:
                 transaction = dataset.read_transaction(version)
@@ -112,7 +138,7 @@ class StreamReader(DataSourceStreamReader):
             operation = None if transaction is None else transaction.operation
             kinds = lance.LanceOperation
             if isinstance(operation, kinds.Overwrite):
-                yield from self._parts(dataset, dataset.get_fragments())
+                yield from self._parts(dataset, dataset.get_fragments(), width)
                 return
             if isinstance(operation, kinds.Append):
                 new = operation.fragments
@@ -127,38 +153,35 @@ class StreamReader(DataSourceStreamReader):
                 for one in dataset.get_fragments()
                 if any(file.path in paths for file in one.metadata.files)
             ]
-        yield from self._parts(dataset, chosen)
+        yield from self._parts(dataset, chosen, width)
 
-    def _parts(self, dataset: Any, fragments: Sequence[Any]) -> Iterator[_Part]:
+    def _parts(self, dataset: Any, fragments: Sequence[Any], width: Width) -> Iterator[_Part]:
         table = pin(self._location, dataset)
         group: list[int] = []
-        size = 0
+        size, rows = 0, batch_rows(width, self._options.batch_bytes)
+        whole = len(stored_columns(self._schema)) == len(dataset.schema.names)
         for one in fragments:
             more = sum(file.file_size_bytes or 0 for file in one.metadata.files)
+            # New rows may be wider than those that were looked at.
+            each = more // max(1, one.physical_rows) if whole else 0
+            rows = min(rows, batch_rows(Width(each, each), self._options.batch_bytes))
             if group and size + more > _TASK:
-                yield _Part(table, group)
+                yield _Part(table, group, rows)
                 group, size = [], 0
             group.append(one.fragment_id)
             size += more
         if group:
-            yield _Part(table, group)
+            yield _Part(table, group, rows)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, _Part):
             return
         plan = ReadPlan(self._schema)
         with lance_errors(f"reading '{self._location}'"):
-            dataset = partition.table.open()
-            scanner = dataset.scanner(
-                columns=list(self._schema.names),
-                filter=self._filter,
-                fragments=[dataset.get_fragment(number) for number in partition.fragments],
-                batch_size=_ROWS,
-                blob_handling="all_binary",
-            )
-            for batch in scanner.to_reader():
-                if batch.num_rows:
-                    yield to_spark(batch, plan)
+            dataset, piece = partition.table.open(), Piece(partition.fragments)
+            asked = self._options
+            for batch in batches_of(dataset, asked, self._schema, piece, partition.rows):
+                yield to_spark(batch, plan)
 
 
 def reader_of(told: str, location: Location, schema: StructType) -> StreamReader:

@@ -2,7 +2,8 @@
 
 A batch is known by the id of its query and its number, kept in the transaction and, past a cleanup
 of versions, in the table's ledger. Spark repeats the last batch after a crash; it is then found and
-not written again.
+not written again. With them stands the id that Spark gave the checkpoint: a new checkpoint counts
+from 0 again, and its batches must not be taken for those that came before.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import lance
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
@@ -25,7 +27,13 @@ from lance_catalog.config import parse_bool
 from lance_catalog.directory import job_records
 from lance_catalog.directory.job_ids import FOLDER
 from lance_catalog.directory.jobs import Job, Opened, Planned, commit_job, open_for_job
-from lance_catalog.errors import InvalidInputError, UnsupportedOperationError
+from lance_catalog.errors import (
+    CommitOutcomeUnknownError,
+    InternalError,
+    InvalidInputError,
+    LanceNamespaceError,
+    UnsupportedOperationError,
+)
 from lance_catalog.identifiers import Identifier, format_text
 from lance_catalog.spark.catalogs import CatalogLike, CatalogRef, resolve, table_names
 from lance_catalog.spark.commit import require_same_columns
@@ -42,6 +50,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["read_stream", "stream_reader", "stream_writer", "write_stream"]
+
+#: Where Spark tells the tasks of a streaming query its id: that of the checkpoint, kept in it.
+_QUERY_ID: Final = "sql.streaming.queryId"
 
 
 def read_stream(
@@ -84,9 +95,9 @@ def write_stream(
 ) -> DataStreamWriter:
     """Return the writer that appends a streaming DataFrame to a table; ``start()`` it.
 
-    Each batch is there exactly once, across restarts and crashes, as long as ``query_id`` and the
-    checkpoint belong together: a query that begins with a new checkpoint needs a new id. The
-    table must exist.
+    Each batch is there exactly once, across restarts and crashes. ``query_id`` and checkpoint
+    belong together: a query that begins with a new checkpoint needs a new id, and is refused
+    (13) under one whose batches the table has. The table must exist.
     """
     ref, names = resolve(catalog), table_names(table)
     Job.of_stream(query_id, 0)
@@ -136,11 +147,12 @@ def stream_writer(
 
 @dataclass
 class _Taken(WriterCommitMessage):
-    """What a task wrote, which version it took the columns of, and its record."""
+    """What a task wrote, which version it took the columns of, its record, its checkpoint."""
 
     text: str
     version: int
     record: str
+    origin: str
 
     @property
     def message(self) -> Message:
@@ -167,6 +179,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return open_for_job(self._catalog.open().context, self._names)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        origin = _origin()
         opened = self._open()
         dataset, place = opened.dataset, opened.found.location
         require_castable(self._schema, dataset.schema)
@@ -179,7 +192,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             running.end()
             raise
         running.stop()
-        return _Taken(message.to_json(), opened.version, running.path)
+        return _Taken(message.to_json(), opened.version, running.path, origin)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         found = [one for one in messages if isinstance(one, _Taken)]
@@ -190,7 +203,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         for record in records[:1]:
             store.put(f"{record.tasks}/committing", b"")
         parts = [one.message for one in found]
-        job = Job.of_stream(self._query, batchId).wrote(
+        # Spark runs a task also where a batch is empty.
+        origin = next((one.origin for one in found), None)
+        job = Job.of_stream(self._query, batchId, origin).wrote(
             sum(one.rows for one in parts), sum(one.bytes for one in parts)
         )
         files = [f"{place}/{path}" for one in parts for path in one.files()]
@@ -204,7 +219,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return Planned(lance.LanceOperation.Append(fragments_of(parts)))
 
         ctx = self._catalog.open().context
-        commit_job(ctx, self._names, job, make, files=files, check=check)
+        try:
+            commit_job(ctx, self._names, job, make, files=files, check=check)
+        except CommitOutcomeUnknownError:
+            raise
+        except LanceNamespaceError:
+            # Known not to have landed: the files are gone.
+            for record in records:
+                record.end()
+            raise
         for record in records:
             record.end()
 
@@ -227,6 +250,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
         for one, place, record in zip(found, places, records, strict=True):
             store.delete([f"{place}/{path}" for path in one.message.files()])
             record.end()
+
+
+def _origin() -> str:
+    """Return the id of the checkpoint that the batch of this task is counted in."""
+    context = TaskContext.get()
+    found = None if context is None else context.getLocalProperty(_QUERY_ID)
+    if not found:
+        raise InternalError(
+            "Spark did not tell the id of the streaming query, without which a new checkpoint "
+            "cannot be told from the old one; nothing was written"
+        )
+    return found
 
 
 def writer_of(

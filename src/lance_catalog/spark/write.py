@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from lance_catalog.directory.jobs import Job, find_done, open_for_job
-from lance_catalog.errors import (
-    CommitOutcomeUnknownError,
-    InvalidInputError,
-    TableAlreadyExistsError,
-    TableSchemaValidationError,
-)
+from lance_catalog.errors import InvalidInputError, TableSchemaValidationError
 from lance_catalog.identifiers import Identifier
 from lance_catalog.model import check_user_properties
 from lance_catalog.spark.catalogs import CatalogLike, CatalogRef, resolve, table_names
-from lance_catalog.spark.commit import Sink, exists, open_sink, result_of
+from lance_catalog.spark.commit import (
+    Sink,
+    committed,
+    exists,
+    give_properties,
+    open_sink,
+    result_of,
+)
 from lance_catalog.spark.results import WriteResult
 from lance_catalog.spark.source_writer import run_write
 from lance_catalog.spark.types import arrow_schema_for, require_castable
@@ -58,10 +59,12 @@ def write(
     """
     check_mode(mode, keys)
     ref, names = resolve(catalog), table_names(table)
-    job = Job(job_id if job_id is not None else uuid.uuid4().hex)
+    job = Job.named(job_id)
+    given = check_user_properties(dict(properties or {}))
     ctx = ref.open().context
-    done = find_done(ctx, names, job)
+    done = None if job.own else find_done(ctx, names, job)
     if done is not None:
+        give_properties(ctx, names, done, given)
         return result_of(names, job, done)
     if mode == "ignore" and exists(ctx, names):
         return WriteResult(names, None, 0, 0, job.id)
@@ -76,7 +79,7 @@ def write(
         "create" if mode == "ignore" else mode,
         job,
         vectors=vectors,
-        properties=properties,
+        properties=given,
         max_rows=max_rows_per_file,
         max_bytes=max_bytes_per_file,
     )
@@ -85,19 +88,7 @@ def write(
     except BaseException:
         sink.give_up()
         raise
-    try:
-        return sink.commit(messages)
-    except TableAlreadyExistsError:
-        sink.running.end()
-        if mode != "ignore":
-            raise
-        return WriteResult(names, None, 0, 0, job.id)
-    except CommitOutcomeUnknownError:
-        sink.running.stop()
-        raise
-    except BaseException:
-        sink.running.end()
-        raise
+    return committed(sink, messages, mode)
 
 
 def check_mode(mode: str, keys: Sequence[str] | None) -> None:
@@ -129,6 +120,7 @@ def sink_for(
 ) -> Sink:
     """Check a DataFrame against its table, before anything runs, and open that for it."""
     given = check_user_properties(dict(properties or {}))
+    _require_names(df.columns)
     ctx = ref.open().context
     base, schema = None, None
     if mode in ("append", "merge"):
@@ -150,6 +142,22 @@ def sink_for(
         max_bytes=max_bytes,
         base=base,
     )
+
+
+def _require_names(columns: Sequence[str]) -> None:
+    """Refuse (20) columns that no table can have, before anything runs."""
+    if not columns:
+        raise TableSchemaValidationError("the DataFrame has no columns; a table has at least one")
+    for name in columns:
+        if columns.count(name) > 1:
+            raise TableSchemaValidationError(
+                f"the DataFrame has the column '{name}' more than once; rename one of them"
+            )
+        if "." in name:
+            raise TableSchemaValidationError(
+                f"column '{name}' has a dot in its name, which Lance keeps for fields of structs; "
+                f"rename it: df.withColumnRenamed('{name}', '{name.replace('.', '_')}')"
+            )
 
 
 def _require_vectors(vectors: Mapping[str, int] | None, schema: pa.Schema) -> None:

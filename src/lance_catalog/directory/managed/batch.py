@@ -42,7 +42,16 @@ from lance_catalog.model import Entry, Kind, dump_metadata
 from lance_catalog.storage.port import ObjectInfo
 from lance_catalog.versions.registry import Registered
 
-__all__ = ["UNDECIDED", "Declare", "Delete", "Deregister", "Operation", "Version", "carry_out"]
+__all__ = [
+    "UNDECIDED",
+    "Declare",
+    "Delete",
+    "Deregister",
+    "Operation",
+    "Properties",
+    "Version",
+    "carry_out",
+]
 
 
 @dataclass
@@ -86,12 +95,20 @@ class Deregister:
     entry: Entry | None = None
 
 
+@dataclass
+class Properties:
+    """Properties for a table that is there."""
+
+    names: Identifier
+    given: dict[str, str]
+
+
 Operation = Declare | Version | Delete | Deregister
 #: After these nobody knows whether a batch was committed.
 UNDECIDED: Final = (CommitOutcomeUnknownError, InternalError, ServiceUnavailableError)
 
 
-def carry_out(ctx: Context, operations: Sequence[Operation]) -> None:
+def carry_out(ctx: Context, operations: Sequence[Operation | Properties]) -> None:
     """Carry out a batch; each operation knows afterwards what became of it."""
     reserved: list[str] = []
     try:
@@ -110,7 +127,9 @@ def carry_out(ctx: Context, operations: Sequence[Operation]) -> None:
     _finish(ctx, operations)
 
 
-def _reserve(ctx: Context, operations: Sequence[Operation], reserved: list[str]) -> None:
+def _reserve(
+    ctx: Context, operations: Sequence[Operation | Properties], reserved: list[str]
+) -> None:
     """Reserve the places of the tables to be; nobody knows them until the commit."""
     view = ctx.exact()
     for one in operations:
@@ -127,7 +146,7 @@ def _reserve(ctx: Context, operations: Sequence[Operation], reserved: list[str])
             hit("table.reserved")
 
 
-def _prepare(ctx: Context, operations: Sequence[Operation]) -> None:
+def _prepare(ctx: Context, operations: Sequence[Operation | Properties]) -> None:
     """Look at what is staged, once for all tables; declared ones have their places already."""
     view = ctx.exact()
     places = {one.names: one.place for one in operations if isinstance(one, Declare)}
@@ -158,7 +177,7 @@ def _prepare(ctx: Context, operations: Sequence[Operation]) -> None:
             other.hidden = Hidden(drop_id, HiddenState.DEREGISTERED, ctx.clock())
 
 
-def _plan(ctx: Context, view: Snapshot, operations: Sequence[Operation]) -> Change:
+def _plan(ctx: Context, view: Snapshot, operations: Sequence[Operation | Properties]) -> Change:
     draft = Draft(view)
     for one in operations:
         if isinstance(one, Declare):
@@ -174,6 +193,12 @@ def _plan(ctx: Context, view: Snapshot, operations: Sequence[Operation]) -> Chan
             )
             change, one.gone = plan_deletion(ctx, draft.view, deletion)
             draft.apply(change)
+        elif isinstance(one, Properties):
+            entry = _live(draft.view, one.names)
+            stored = dump_metadata({**entry.properties(), **one.given})
+            row = Entry(entry.object_id, entry.object_type, entry.location, stored)
+            if row.metadata != entry.metadata:
+                draft.apply(Change((entry,), (row,), {row.object_id: entry}))
         else:
             draft.apply(_deregister(ctx, draft.view, one))
     return draft.change()
@@ -202,7 +227,7 @@ def _deregister(ctx: Context, view: Snapshot, one: Deregister) -> Change:
     return Change(gone, (one.row.entry,), {one.row.entry.object_id: one.entry})
 
 
-def _finish(ctx: Context, operations: Sequence[Operation]) -> None:
+def _finish(ctx: Context, operations: Sequence[Operation | Properties]) -> None:
     made = [one for one in operations if isinstance(one, Version)]
     if made:
         prepared = [one.prepared for one in made if one.prepared is not None]

@@ -15,7 +15,7 @@ from typing import Any, Final
 import lance
 
 from lance_catalog.config import parse_duration_ms
-from lance_catalog.directory import job_ids
+from lance_catalog.directory import job_ids, job_ledger
 from lance_catalog.directory.context import Context
 from lance_catalog.directory.describing import is_declared
 from lance_catalog.directory.managed.deletion import held_versions
@@ -160,7 +160,7 @@ def _clean(ctx: Context, names: Identifier, rule: Rule, *, dry_run: bool) -> Cle
         if dry_run or not gone:
             nothing = None if dry_run else 0
             return CleanedTable(names, len(gone), left, nothing, len(old) - len(chosen))
-        # Before anything goes: a job must not find itself forgotten (see directory/job_ids.py).
+        # Before anything goes: a job must not find itself forgotten (see directory/job_ledger.py).
         _keep_jobs(ctx, found, dataset, {version: files[version] for version in chosen})
         rows = [] if target is None else _forget(target, gone)
         hit("version.cleanup_forgotten")
@@ -174,9 +174,8 @@ def _clean(ctx: Context, names: Identifier, rule: Rule, *, dry_run: bool) -> Cle
 
 def _keep_jobs(ctx: Context, found: FoundTable, dataset: Any, going: dict[int, int]) -> None:
     """Write down which jobs made the versions that go."""
-    told = ((version, at_ms, job_ids.told_by(dataset, version)) for version, at_ms in going.items())
-    jobs = [(version, at_ms, made.properties) for version, at_ms, made in told if made is not None]
-    job_ids.keep(ctx.store, found.location, jobs, ctx.clock())
+    told = {version: (at_ms, job_ids.told_by(dataset, version)) for version, at_ms in going.items()}
+    job_ledger.keep(ctx.store, found.location, told, ctx.clock())
     hit("version.jobs_kept")
 
 

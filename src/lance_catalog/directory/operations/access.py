@@ -126,7 +126,7 @@ def transaction_id(dataset: lance.LanceDataset) -> str | None:
     """The id of the transaction that made the version ``dataset`` stands at, if it can be read."""
     try:
         transaction = dataset.read_transaction(dataset.version)
-    except (OSError, RuntimeError, ValueError):
+    except (OSError, RuntimeError, ValueError, TypeError):
         # The commit has landed; to fail now would tell the caller that it has not.
         return None
     return None if transaction is None else transaction.uuid

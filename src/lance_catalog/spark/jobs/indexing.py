@@ -16,13 +16,18 @@ import pyarrow as pa
 
 from lance_catalog.directory.operations.access import lance_errors
 from lance_catalog.errors import (
+    CommitOutcomeUnknownError,
+    ConcurrentModificationError,
     InvalidInputError,
     TableColumnNotFoundError,
     TableIndexAlreadyExistsError,
+    TableNotFoundError,
+    storage_errors,
 )
 from lance_catalog.identifiers import Identifier, format_text
 from lance_catalog.spark.catalogs import CatalogLike, resolve, table_names
 from lance_catalog.spark.jobs.index_types import IndexSpec
+from lance_catalog.spark.jobs.pinned import Pinned
 from lance_catalog.spark.jobs.scope import frame
 from lance_catalog.spark.jobs.sweep import Item, Progress, Row, attempt, sweep
 
@@ -90,10 +95,11 @@ class _Build:
         self._spark, self._ref, self._catalog = spark, ref, catalog
         self._names, self._spec, self._tasks, self._progress = names, spec, tasks, progress
 
-    def look(self) -> tuple[Any, list[Any]]:
+    def look(self) -> tuple[Pinned, list[Any]]:
         """Open the table; return it with the fragments that have to be indexed."""
         spec = self._spec
-        dataset: Any = self._catalog.open_table(list(self._names))
+        pinned = Pinned.of(self._catalog, self._names)
+        dataset = pinned.dataset
         field = dataset.lance_schema.field_case_insensitive(spec.column)
         text = format_text(self._names)
         if field is None:
@@ -117,14 +123,14 @@ class _Build:
                 )
             covered = {number for part in found.segments for number in part.fragment_ids}
         left = [f for f in dataset.get_fragments() if f.fragment_id not in covered]
-        return dataset, left
+        return pinned, left
 
     def run(self) -> list[Row]:
         """Build what is missing, and commit it."""
         spec = self._spec
-        dataset, fragments = self.look()
+        pinned, fragments = self.look()
         groups = _groups(fragments, self._tasks)
-        items = [Item(self._names, (dataset.version, spec, group)) for group in groups]
+        items = [Item(self._names, (pinned.dataset.version, spec, group)) for group in groups]
         built = sweep(
             self._spark,
             self._ref,
@@ -136,14 +142,33 @@ class _Build:
             progress=self._progress,
         )
         failed = [row for row in built if row["status"] != "ok"]
+        segments = [pickle.loads(row["segment"]) for row in built if row["status"] == "ok"]
         if failed:
+            self._discard(pinned, segments)
             return [{**self._described(), "status": "failed", "error": failed[0]["error"]}]
-        if built:
-            segments = [pickle.loads(row["segment"]) for row in built]
-            with lance_errors(f"committing index '{spec.name}'"):
-                dataset.commit_existing_index_segments(spec.name, spec.column, segments)
+        if segments:
+            self._commit(pinned, segments)
         ended = {"tasks": len(items), "status": "built" if built else "complete"}
         return [{**self._described(), **ended}]
+
+    def _commit(self, pinned: Pinned, segments: list[Any]) -> None:
+        spec = self._spec
+        try:
+            pinned.require()
+            with lance_errors(f"committing index '{spec.name}'"):
+                pinned.dataset.commit_existing_index_segments(spec.name, spec.column, segments)
+        except CommitOutcomeUnknownError:
+            raise  # The next look finds out; what it names must stay.
+        except (ConcurrentModificationError, TableNotFoundError):
+            self._discard(pinned, segments)
+            raise
+
+    def _discard(self, pinned: Pinned, segments: list[Any]) -> None:
+        """Remove segments that are known not to be part of an index."""
+        store = self._catalog.context.store
+        with storage_errors(f"removing segments of index '{self._spec.name}'"):
+            for segment in segments:
+                store.delete_tree(f"{pinned.place}/_indices/{segment.uuid}")
 
     def _described(self) -> Row:
         spec = self._spec
@@ -194,6 +219,7 @@ def _segment(catalog: DirectoryNamespace, item: Item) -> list[Row]:
         keywords["num_sub_vectors"] = _sub_vectors(dataset, spec.column)
     with lance_errors(f"building index '{spec.name}'"):
         # "replace" here: an index of the name may be there, and gets this segment beside its own.
+        # When this fails Lance leaves a part of it under a name that it does not tell.
         segment = dataset.create_index_uncommitted(
             spec.column, spec.type, name=spec.name, replace=True, fragment_ids=fragments, **keywords
         )

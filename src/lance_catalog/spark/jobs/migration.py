@@ -25,6 +25,7 @@ def migrate(
     spark: SparkSession,
     catalog: CatalogLike,
     *,
+    dry_run: bool = False,
     tasks: int | None = None,
     threads: int = 8,
     retries: int = 3,
@@ -34,7 +35,8 @@ def migrate(
 
     Each is opened as V1 finds it and as V2 does, a row of it is read, and both must agree on place,
     version and rows; ``status`` is ``ok``, ``skipped`` (``why`` says why) or ``failed``. Nothing
-    moves. May be repeated, and interrupted.
+    moves. May be repeated, and interrupted. With ``dry_run`` nothing is registered, and what would
+    be has the outcome ``would register``; those that are registered already are compared.
     """
     ref = resolve(catalog)
     opened = ref.open()
@@ -43,9 +45,9 @@ def migrate(
             "migrate: this catalog is opened in V1 (manifest_enabled=false), which has no manifest "
             "to register tables in. Set manifest_enabled=true."
         )
-    report = directory_migration.migrate(opened.context)
+    report = directory_migration.migrate(opened.context, dry_run=dry_run)
     items = [
-        *(Item((name,), "registered") for name in report.registered),
+        *(Item((name,), "registered") for name in report.registered if not dry_run),
         *(Item((name,), "already") for name in report.already),
     ]
     found = sweep(
@@ -59,14 +61,26 @@ def migrate(
         least=50,
         retries=retries,
         progress=progress,
+        live=True,
     )
     found += [
         {**outcome((name,)), "outcome": "skipped", "status": "skipped", "why": why}
         for name, why in report.skipped
     ]
     found += [
+        {**outcome((name,)), "outcome": "failed", "status": "failed", "error": why}
+        for name, why in report.failed
+    ]
+    others = {"hidden": report.hidden, "trashed": report.trashed}
+    if dry_run:
+        others = {
+            "would register": report.registered,
+            "would hide": report.hidden,
+            "would bring to the trash": report.trashed,
+        }
+    found += [
         {**outcome((name,)), "outcome": what, "status": "ok"}
-        for what, names in (("hidden", report.hidden), ("trashed", report.trashed))
+        for what, names in others.items()
         for name in names
     ]
     return frame(spark, sorted(found, key=lambda row: row["id"]), COLUMNS)

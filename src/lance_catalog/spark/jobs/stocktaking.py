@@ -54,6 +54,7 @@ def inventory(
         least=100,
         retries=retries,
         progress=progress,
+        live=True,
     )
     return frame(spark, sorted(found, key=lambda row: row["id"]), COLUMNS)
 

@@ -8,9 +8,7 @@ DataFrame is used.
 
 from __future__ import annotations
 
-import contextlib
 import random
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -38,9 +36,12 @@ from lance_catalog.errors import (
     LanceNamespaceError,
     ServiceUnavailableError,
     ThrottlingError,
+    UnsupportedOperationError,
 )
 from lance_catalog.identifiers import Identifier, format_text
 from lance_catalog.spark.catalogs import CatalogRef
+from lance_catalog.spark.jobs.pinned import is_gone
+from lance_catalog.spark.jobs.watching import Progress, is_classic, watched
 from lance_catalog.spark.registering import activate, register
 
 if TYPE_CHECKING:
@@ -48,10 +49,8 @@ if TYPE_CHECKING:
 
     from lance_catalog.directory.namespace import DirectoryNamespace
 
-__all__ = ["BASE", "Item", "Progress", "Row", "attempt", "outcome", "schema_of", "sweep"]
+__all__ = ["BASE", "GONE", "Item", "Progress", "Row", "attempt", "outcome", "schema_of", "sweep"]
 
-#: Told while a job runs: how much is done, of how much.
-Progress = Callable[[int, int | None], None]
 Row = dict[str, Any]
 #: What is done with one item; each row it returns becomes a row of the result.
 Work = Callable[["DirectoryNamespace", "Item"], Sequence[Row]]
@@ -69,8 +68,9 @@ _TYPES: Final[dict[str, DataType]] = {
     "string": StringType(),
     "timestamp": TimestampType(),
 }
+#: The status of a table that was there when the job began, and is not any more.
+GONE: Final = "dropped meanwhile"
 _WAVES: Final = 2
-_POLL_SECONDS: Final = 0.2
 _RETRYABLE: Final = (ConcurrentModificationError, ServiceUnavailableError, ThrottlingError)
 
 
@@ -100,6 +100,8 @@ class _Task:
     columns: tuple[str, ...]
     threads: int
     retries: int
+    #: Whether the items are of tables of the catalog, and not of its trash.
+    live: bool = False
 
     def rows(self, items: Sequence[Item]) -> Iterator[tuple[Any, ...]]:
         catalog = self.ref.open()
@@ -109,7 +111,8 @@ class _Task:
                     yield tuple(row.get(column) for column in self.columns)
 
     def _one(self, catalog: DirectoryNamespace, item: Item) -> Sequence[Row]:
-        return attempt(lambda: self.work(catalog, item), item.names, self.retries)
+        look = catalog if self.live else None
+        return attempt(lambda: self.work(catalog, item), item.names, self.retries, look)
 
 
 class _Reader(DataSourceReader):
@@ -125,11 +128,17 @@ class _Reader(DataSourceReader):
         return self._task.rows(getattr(partition, "items", None) or [])
 
 
-def attempt(work: Callable[[], Sequence[Row]], names: Identifier, retries: int) -> Sequence[Row]:
+def attempt(
+    work: Callable[[], Sequence[Row]],
+    names: Identifier,
+    retries: int,
+    catalog: DirectoryNamespace | None = None,
+) -> Sequence[Row]:
     """Run work for a table, again when others were first; a failure becomes its row.
 
-    This is the outermost edge of a task: whatever one table does, the others go on. Lance's Rust
-    side panics with a BaseException.
+    With a catalog, no failure is what comes of a table that left it meanwhile. This is the
+    outermost edge of a task: whatever one table does, the others go on. Lance's Rust side panics
+    with a BaseException.
     """
     started = time.monotonic()
     tried = 0
@@ -148,7 +157,18 @@ def attempt(work: Callable[[], Sequence[Row]], names: Identifier, retries: int) 
                 time.sleep(random.uniform(0.05, 0.2) * 2**tried)
                 continue
         end = outcome(names, failure, attempts=tried, seconds=time.monotonic() - started)
-        return [{**end, **row} for row in rows]
+        ended = [{**end, **row} for row in rows]
+        failed = any(row["status"] == "failed" for row in ended)
+        if failed and catalog is not None and _left(catalog, names):
+            return [{**row, "status": GONE, "error": None} for row in ended]
+        return ended
+
+
+def _left(catalog: DirectoryNamespace, names: Identifier) -> bool:
+    try:
+        return is_gone(catalog, names)
+    except (LanceNamespaceError, OSError):
+        return False  # What failed first is what to tell.
 
 
 def _ours(error: BaseException, names: Identifier) -> LanceNamespaceError:
@@ -187,23 +207,30 @@ def sweep(
     least: int = 1,
     retries: int = 3,
     progress: Progress | None = None,
+    live: bool = False,
 ) -> list[Row]:
     """Run a function over items on the executors; return the rows, failures among them.
 
     ``columns`` are those of the function's rows, as Spark writes a schema. ``least`` is how many
-    items are worth a task.
+    items are worth a task. ``live``: the items are of tables that the catalog has, and one that it
+    has not any more did not fail.
     """
     if not items:
         return []
+    if ref.root.startswith("memory:"):
+        raise UnsupportedOperationError(
+            "a catalog in the memory of this process cannot be seen by Spark's workers; use a path "
+            "or an object store"
+        )
     schema = schema_of(columns)
     count = tasks or min(max(len(items) // least, 1), _parallelism(spark) * _WAVES)
     # Dealt out in turn: tables that are alike stand side by side in a namespace.
     chunks = [list(items[n::count]) for n in range(min(count, len(items)))]
-    task = _Task(ref, work, tuple(schema.names), threads, retries)
+    task = _Task(ref, work, tuple(schema.names), threads, retries, live)
     name = f"lance_catalog_job_{uuid.uuid4().hex}"
     activate(spark)
     register(spark, _source(name, schema, task, chunks))
-    with _watched(spark, name, len(items), progress):
+    with watched(spark, name, len(items), progress):
         found = spark.read.format(name).load().collect()
     return [row.asDict(recursive=True) for row in found]
 
@@ -237,74 +264,6 @@ def _source(
 
 def _parallelism(spark: SparkSession) -> int:
     """How many tasks run at once, as far as can be known: Spark Connect does not tell."""
-    if _is_classic(spark):
+    if is_classic(spark):
         return max(int(spark.sparkContext.defaultParallelism), 1)
     return 4
-
-
-def _is_classic(spark: Any) -> bool:
-    return ".connect." not in type(spark).__module__
-
-
-@contextlib.contextmanager
-def _watched(
-    spark: SparkSession, group: str, total: int, progress: Progress | None
-) -> Iterator[None]:
-    """Tell how many tasks are done, as a share of the items, while the block runs."""
-    if progress is None:
-        yield
-        return
-    progress(0, total)
-    watch = _watched_jobs if _is_classic(spark) else _watched_remote
-    with watch(spark, group, lambda share: progress(int(total * share), total)):
-        yield
-    progress(total, total)
-
-
-@contextlib.contextmanager
-def _watched_jobs(spark: Any, group: str, told: Callable[[float], None]) -> Iterator[None]:
-    context = spark.sparkContext
-    names = ("spark.jobGroup.id", "spark.job.description")
-    before = {name: context.getLocalProperty(name) for name in names}
-    context.setJobGroup(group, "lance-catalog job")
-    tracker = context.statusTracker()
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(_POLL_SECONDS):
-            told(_share(tracker, group))
-
-    watcher = threading.Thread(target=watch, name="lance-catalog progress", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()
-        for name, value in before.items():
-            context.setLocalProperty(name, value)
-
-
-def _share(tracker: Any, group: str) -> float:
-    done = every = 0
-    for job in tracker.getJobIdsForGroup(group):
-        info = tracker.getJobInfo(job)
-        for stage in info.stageIds if info is not None else ():
-            seen = tracker.getStageInfo(stage)
-            if seen is not None:
-                done, every = done + seen.numCompletedTasks, every + seen.numTasks
-    return done / every if every else 0.0
-
-
-@contextlib.contextmanager
-def _watched_remote(spark: Any, group: str, told: Callable[[float], None]) -> Iterator[None]:
-    def handler(stages: Any, **_: Any) -> None:
-        every = sum(stage.num_tasks for stage in stages or ())
-        if every:
-            told(sum(stage.num_completed_tasks for stage in stages) / every)
-
-    spark.registerProgressHandler(handler)
-    try:
-        yield
-    finally:
-        spark.removeProgressHandler(handler)

@@ -1,18 +1,20 @@
 """``verify``: every fragment of every table read in full, counted and given a checksum.
 
-The checksum is of the rows as they are read, so it is the same for as long as the fragment is:
-compare it with that of an earlier run to find what changed without a new version.
+The checksum is of the rows as they are read, so it is the same for as long as the fragment is.
+Most bytes of a file can change without Lance noticing; a comparison with an earlier run finds it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from lance_catalog.directory.operations.access import lance_errors
-from lance_catalog.errors import InvalidTableStateError
+from lance_catalog.errors import InvalidInputError, InvalidTableStateError
 from lance_catalog.spark.catalogs import CatalogLike, resolve
 from lance_catalog.spark.jobs.scope import Scope, chosen, frame
 from lance_catalog.spark.jobs.sweep import Item, Progress, Row, attempt, sweep
@@ -26,12 +28,15 @@ __all__ = ["COLUMNS", "verify"]
 
 COLUMNS: Final = (
     "version bigint, fragment bigint, rows bigint, deleted_rows bigint, bytes bigint, "
-    "checksum string"
+    "files string, checksum string"
 )
 _FRAGMENTS: Final = "version bigint, fragments array<bigint>"
 #: How much of a fragment is held at a time; rows may be a MiB each.
-_BATCH_BYTES: Final = 16 << 20
+_BATCH_BYTES: Final = 4 << 20
+_IO_BUFFER: Final = 32 << 20
 _MOST_ROWS: Final = 8192
+#: What an earlier run said: for each table and fragment, of which files it was, and its checksum.
+Known = dict[tuple[tuple[str, ...], int], dict[str, str]]
 
 
 def verify(
@@ -39,6 +44,7 @@ def verify(
     catalog: CatalogLike,
     scope: Scope = None,
     *,
+    against: DataFrame | Iterable[Mapping[str, Any]] | None = None,
     tasks: int | None = None,
     threads: int = 2,
     retries: int = 3,
@@ -47,16 +53,28 @@ def verify(
     """Scan every fragment of the latest version of each table; return a row for each fragment.
 
     ``status`` is ``ok``, or ``failed`` with what could not be read or does not add up. A table that
-    cannot be opened has one row, without a fragment; so has one without fragments.
+    cannot be opened has one row, without a fragment; so has one without fragments. ``against`` is
+    what an earlier run returned: a fragment that is made of the same files and has another
+    checksum has ``failed`` as well.
     """
     ref = resolve(catalog)
+    known = _known(against)
     tables = [Item(names) for names in chosen(ref.open(), scope)]
     listed = sweep(
-        spark, ref, tables, _fragments, _FRAGMENTS, least=100, retries=retries, tasks=tasks
+        spark,
+        ref,
+        tables,
+        _fragments,
+        _FRAGMENTS,
+        least=100,
+        retries=retries,
+        tasks=tasks,
+        live=True,
     )
     items = [
-        Item(tuple(row["id"]), (row["version"], fragment))
+        Item(names, (row["version"], fragment, retries, known.get((names, fragment), {})))
         for row in listed
+        for names in [tuple(row["id"])]
         for fragment in row["fragments"] or ()
     ]
     rest = [row for row in listed if not row["fragments"]]
@@ -70,9 +88,28 @@ def verify(
         tasks=tasks,
         retries=retries,
         progress=progress,
+        live=True,
     )
     rows = sorted([*found, *rest], key=lambda row: (row["id"], row.get("fragment") or 0))
     return frame(spark, rows, COLUMNS)
+
+
+def _known(against: DataFrame | Iterable[Mapping[str, Any]] | None) -> Known:
+    if against is None:
+        return {}
+    collect = getattr(against, "collect", None)
+    rows: Any = against if collect is None else [row.asDict() for row in collect()]
+    found: Known = {}
+    try:
+        for row in rows:
+            if row["checksum"] is not None:
+                place = tuple(row["id"]), int(row["fragment"])
+                found.setdefault(place, {})[row["files"]] = row["checksum"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInputError(
+            "against is not what a verify returned: each row has id, fragment, files and checksum"
+        ) from error
+    return found
 
 
 def _fragments(catalog: DirectoryNamespace, item: Item) -> list[Row]:
@@ -88,18 +125,18 @@ def _fragments(catalog: DirectoryNamespace, item: Item) -> list[Row]:
 
 
 def _scan(catalog: DirectoryNamespace, item: Item) -> list[Row]:
-    version, number = item.payload
+    version, number, retries, known = item.payload
     base: Row = {"version": version, "fragment": number}
 
     def work() -> list[Row]:
         dataset: Any = catalog.open_table(list(item.names), version=version)
-        return [_scanned(dataset, number)]
+        return [_scanned(dataset, number, known)]
 
     # Here and not by the sweep: a row that fails names its fragment too.
-    return [{**row, **base} for row in attempt(work, item.names, 0)]
+    return [{**row, **base} for row in attempt(work, item.names, retries)]
 
 
-def _scanned(dataset: Any, number: int) -> Row:
+def _scanned(dataset: Any, number: int, known: Mapping[str, str]) -> Row:
     fragment = dataset.get_fragment(number)
     physical, deleted = fragment.physical_rows, fragment.num_deletions
     sizes = [file.file_size_bytes for file in fragment.metadata.files]
@@ -110,6 +147,7 @@ def _scanned(dataset: Any, number: int) -> Row:
         batches = fragment.to_batches(
             batch_size=_batch_rows(size, physical),
             batch_readahead=1,
+            io_buffer_size=_IO_BUFFER,
             blob_handling="all_binary",
         )
         for batch in batches:
@@ -120,12 +158,28 @@ def _scanned(dataset: Any, number: int) -> Row:
             f"fragment {number} has {rows} rows, and its metadata says {physical - deleted}; "
             "restore an earlier version, or write the rows again"
         )
+    files, checksum = _files(fragment.metadata), digest.hexdigest()
+    if known.get(files, checksum) != checksum:
+        raise InvalidTableStateError(
+            f"fragment {number} is made of the same files as when it was verified before, and its "
+            "rows are others: the files were changed in place. Bring them back from a copy, or "
+            "restore an earlier version"
+        )
     return {
         "rows": rows,
         "deleted_rows": deleted,
         "bytes": size,
-        "checksum": digest.hexdigest(),
+        "files": files,
+        "checksum": checksum,
     }
+
+
+def _files(metadata: Any) -> str:
+    """A short text for what a fragment is made of: the same as long as nobody committed to it."""
+    deletion = metadata.deletion_file
+    parts = [[file.path, list(file.fields)] for file in metadata.files]
+    told = json.dumps([parts, None if deletion is None else deletion.json()])
+    return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
 
 
 def _batch_rows(size: int, rows: int) -> int:

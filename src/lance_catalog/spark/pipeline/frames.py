@@ -10,10 +10,10 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import cloudpickle
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame
 
-from lance_catalog.errors import InvalidInputError
+from lance_catalog.errors import InvalidInputError, LanceNamespaceError
 from lance_catalog.spark.catalogs import CatalogRef
 from lance_catalog.spark.pipeline.model import Source, Step
 from lance_catalog.spark.pipeline.references import parameters
@@ -155,7 +155,7 @@ class Frames:
             bound = {key: self._values[key] for key in parameters(step.sql) if key in self._values}
             return self._named(name, self._spark.sql(step.sql, args=bound or None))
         function = self._function(str(step.function))
-        made: Any = function({one: self.made[one] for one in inputs}, dict(step.params))
+        made = _called(function, str(step.function), {one: self.made[one] for one in inputs}, step)
         if not _is_frame(made):
             raise InvalidInputError(
                 f"{step.function} returned {type(made).__name__}; a step returns a DataFrame"
@@ -208,6 +208,16 @@ class Frames:
             self._modules.append(module)
         found: Callable[..., Any] = function
         return found
+
+
+def _called(function: Callable[..., Any], text: str, inputs: Any, step: Step) -> Any:
+    try:
+        return function(inputs, dict(step.params))
+    except (LanceNamespaceError, PySparkException):
+        raise
+    except Exception as error:
+        # Somebody else's code: whatever it raises is told with the line of its step.
+        raise InvalidInputError(f"{text} raised {type(error).__name__}: {error}") from error
 
 
 def _is_frame(made: Any) -> bool:

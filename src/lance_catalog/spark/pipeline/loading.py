@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from lance_catalog.spark.pipeline.lines import Path
 from lance_catalog.spark.pipeline.model import Definition, Source, Target
 from lance_catalog.spark.pipeline.parsing import Parsed, parse
 from lance_catalog.spark.pipeline.problems import InvalidPipelineError, Problem
+from lance_catalog.spark.pipeline.secrets import Scrubber
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from lance_catalog.spark.catalogs import CatalogLike
     from lance_catalog.spark.pipeline.report import Event, RunReport
 
-__all__ = ["Pipeline", "load"]
+__all__ = ["Pipeline", "load", "run"]
 
 
 def load(
@@ -71,16 +72,19 @@ class Pipeline:
     source: str
     #: Where modules of its steps are looked for first.
     folder: FilePath
-    definition: Definition
+    #: May hold credentials, so it is never shown.
+    definition: Definition = field(repr=False)
     graph: Graph = field(repr=False)
     _parsed: Parsed = field(repr=False)
 
     @property
     def digest(self) -> str:
-        """What tells two pipelines apart: everything the file says, variables filled in."""
-        said = json.dumps(
-            {"data": self._parsed.data, "values": self._parsed.values}, sort_keys=True, default=str
-        )
+        """What tells two pipelines apart: all that the file says, variables filled in, no secrets.
+
+        So a new password makes no other pipeline of it.
+        """
+        everything = {"data": self._parsed.data, "values": self._parsed.values}
+        said = json.dumps(self.scrub.value(everything), sort_keys=True, default=str)
         return hashlib.sha256(said.encode()).hexdigest()
 
     @property
@@ -88,13 +92,18 @@ class Pipeline:
         """The value of each variable."""
         return self._parsed.values
 
+    @property
+    def scrub(self) -> Scrubber:
+        """Takes the secrets of the file and its variables out of texts."""
+        return self._parsed.scrub
+
     def problem(self, path: Path, message: str) -> Problem:
         """Return a mistake with the line of the file it is about."""
         return self._parsed.problem(path, message)
 
     def plan(self) -> list[Node]:
         """Return the sources, steps and targets in the order in which they run."""
-        return list(self.graph.nodes)
+        return [replace(node, does=self.scrub.text(node.does)) for node in self.graph.nodes]
 
     def problems(self, catalog: DirectoryNamespace) -> list[Problem]:
         """Return what a catalog lacks for this pipeline: tables, versions, namespaces."""
@@ -125,6 +134,19 @@ class Pipeline:
         from lance_catalog.spark.pipeline.running import run
 
         return run(self, spark, catalog, job_id, progress)
+
+
+def run(
+    path_or_text: str | os.PathLike[str],
+    spark: SparkSession,
+    catalog: CatalogLike,
+    job_id: str | None = None,
+    *,
+    variables: Mapping[str, Any] | None = None,
+    progress: Callable[[Event], None] | None = None,
+) -> RunReport:
+    """Load a pipeline and run it: see :func:`load` and :meth:`Pipeline.run`."""
+    return load(path_or_text, variables).run(spark, catalog, job_id, progress=progress)
 
 
 def _source(catalog: DirectoryNamespace, path: Path, source: Source) -> Iterator[tuple[Path, str]]:

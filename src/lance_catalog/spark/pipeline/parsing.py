@@ -16,6 +16,7 @@ from lance_catalog.spark.pipeline.graph import Graph
 from lance_catalog.spark.pipeline.lines import Path, line_of, locate
 from lance_catalog.spark.pipeline.model import Definition, Source, Step, Target
 from lance_catalog.spark.pipeline.problems import Problem, key_text, nearest
+from lance_catalog.spark.pipeline.secrets import Scrubber, secrets_in
 
 __all__ = ["Parsed", "parse"]
 
@@ -58,6 +59,7 @@ class Parsed:
         self.values: dict[str, variables.Scalar] = {}
         self.data: dict[str, Any] = {}
         self.lines: dict[Path, int] = {}
+        self.scrub = Scrubber()
         try:
             raw = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -65,6 +67,9 @@ class Parsed:
             return
         self.lines = locate(text)
         mistakes = self._resolve(raw, given)
+        # A default that was not taken is none the less a secret.
+        every = (raw.get("variables"), given, self.values)
+        self.scrub = Scrubber(secrets_in(self.data, every))
         try:
             self.definition = Definition.model_validate(self.data)
         except ValidationError as error:
@@ -80,7 +85,8 @@ class Parsed:
 
     def problem(self, path: Path, message: str) -> Problem:
         """Return a mistake with the line it stands on."""
-        return Problem(line_of(self.lines, path) if path else 0, key_text(path), message)
+        line = line_of(self.lines, path) if path else 0
+        return Problem(line, key_text(path), self.scrub.text(message))
 
     def _resolve(self, raw: dict[str, Any], given: Mapping[str, Any]) -> list[Mistake]:
         declared = raw.get("variables", {})

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lance_catalog.directory.dropped import TableState
-from lance_catalog.errors import InvalidInputError
+from lance_catalog.errors import InvalidInputError, TableAlreadyExistsError
 from lance_catalog.identifiers import Identifier, parse_text
 from lance_catalog.spark.catalogs import CatalogRef
 from lance_catalog.spark.pipeline.expectations import duplicates
 from lance_catalog.spark.pipeline.frames import file_format
-from lance_catalog.spark.pipeline.model import Definition, Target
+from lance_catalog.spark.pipeline.model import Definition, Source, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,47 +50,82 @@ def publish_all(
         if target.from_ not in direct:
             together[name] = target
             continue
-        from lance_catalog.spark.ingest import ingest
-
         source = definition.sources[target.from_]
-        options = _options(catalog, target, None)
-        del options["keys"]
-        result = ingest(
-            spark,
-            ref,
-            target.table,
-            source.files or [],
-            format=file_format(source),
-            columns=source.columns,
-            # Each is a commit of its own, and so needs an id of its own.
-            job_id=job_id if alone else f"{job_id}/{name}",
-            **options,
+        # Each is a commit of its own, and so needs an id of its own.
+        own = job_id if alone else f"{job_id}/{name}"
+        done[name] = _first_or_next(
+            catalog, {name: target}, frames, partial(_ingest, spark, ref, source, own)
+        )[name]
+    if together:
+        atomic = definition.pipeline.atomic
+        done |= _first_or_next(
+            catalog, together, frames, partial(_write, ref, frames, job_id, atomic)
         )
-        done[name] = _told(result)
-    if len(together) == 1:
-        from lance_catalog.spark.write import write
-
-        name, target = next(iter(together.items()))
-        result = write(
-            frames[name],
-            ref,
-            target.table,
-            job_id=job_id,
-            **_options(catalog, target, frames[name]),
-        )
-        done[name] = _told(result)
-    elif together:
-        from lance_catalog.spark.publish import publish
-
-        tables = {
-            parse_text(target.table): (frames[name], _options(catalog, target, frames[name]))
-            for name, target in together.items()
-        }
-        published = publish(ref, tables, job_id=job_id, atomic=definition.pipeline.atomic)
-        by_table = {tuple(result.table): result for result in published.tables}
-        for name, target in together.items():
-            done[name] = _told(by_table[parse_text(target.table)])
     return {name: done[name] for name in definition.targets}
+
+
+#: Of each target, by its name: itself, and the options of its write.
+_Chosen = Mapping[str, tuple[Target, dict[str, Any]]]
+
+
+def _first_or_next(
+    catalog: DirectoryNamespace,
+    targets: Mapping[str, Target],
+    frames: Mapping[str, DataFrame],
+    publish: Callable[[_Chosen], dict[str, Published]],
+) -> dict[str, Published]:
+    """Publish targets; once more as the next run where another first run was first."""
+    for last in (False, False, True):
+        chosen = {
+            name: (target, _options(catalog, target, frames.get(name)))
+            for name, target in targets.items()
+        }
+        try:
+            return publish(chosen)
+        except TableAlreadyExistsError:
+            if last or all(how["mode"] == target.mode for target, how in chosen.values()):
+                raise
+    raise AssertionError("not reached")
+
+
+def _ingest(
+    spark: SparkSession, ref: CatalogRef, source: Source, job_id: str, chosen: _Chosen
+) -> dict[str, Published]:
+    from lance_catalog.spark.ingest import ingest
+
+    ((name, (target, options)),) = chosen.items()
+    result = ingest(
+        spark,
+        ref,
+        target.table,
+        source.files or [],
+        format=file_format(source),
+        columns=source.columns,
+        job_id=job_id,
+        **{key: value for key, value in options.items() if key != "keys"},
+    )
+    return {name: _told(result)}
+
+
+def _write(
+    ref: CatalogRef,
+    frames: Mapping[str, DataFrame],
+    job_id: str,
+    atomic: bool,
+    chosen: _Chosen,
+) -> dict[str, Published]:
+    from lance_catalog.spark.publish import publish
+    from lance_catalog.spark.write import write
+
+    if len(chosen) == 1:
+        ((name, (target, options)),) = chosen.items()
+        result = write(frames[name], ref, target.table, job_id=job_id, **options)
+        return {name: _told(result)}
+    names = {name: parse_text(target.table) for name, (target, _) in chosen.items()}
+    tables = {names[name]: (frames[name], options) for name, (_, options) in chosen.items()}
+    published = publish(ref, tables, job_id=job_id, atomic=atomic)
+    by_table = {tuple(result.table): result for result in published.tables}
+    return {name: _told(by_table[names[name]]) for name in chosen}
 
 
 def _options(

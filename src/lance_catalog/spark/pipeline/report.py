@@ -74,8 +74,9 @@ class TargetReport:
 
 @dataclass(slots=True)
 class RunReport:
-    """A run: ``published``, ``repeated`` (an earlier run had done all of it), ``rejected`` by an
-    expectation, or ``failed``.
+    """A run: ``published``, ``repeated`` (an earlier run had done all of it), ``incomplete`` (its
+    rows are published, an index is missing), ``rejected`` by an expectation, ``failed``, or
+    ``unknown`` when the store did not tell whether the commit landed.
     """
 
     pipeline: str

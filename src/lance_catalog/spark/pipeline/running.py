@@ -10,12 +10,18 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lance_catalog.errors import InvalidInputError, LanceNamespaceError
+from lance_catalog.errors import (
+    CommitOutcomeUnknownError,
+    InvalidInputError,
+    LanceNamespaceError,
+)
 from lance_catalog.manifest.author import author
 from lance_catalog.spark.catalogs import CatalogLike, CatalogRef, resolve
+from lance_catalog.spark.commit import spark_errors
 from lance_catalog.spark.pipeline.expectations import check
 from lance_catalog.spark.pipeline.frames import (
     INGESTED,
@@ -29,7 +35,15 @@ from lance_catalog.spark.pipeline.lines import Path
 from lance_catalog.spark.pipeline.problems import InvalidPipelineError
 from lance_catalog.spark.pipeline.publishing import Published, publish_all
 from lance_catalog.spark.pipeline.records import Records
-from lance_catalog.spark.pipeline.report import Event, RunReport, StepReport, TargetReport
+from lance_catalog.spark.pipeline.report import (
+    Event,
+    Failed,
+    RunReport,
+    StepReport,
+    TargetReport,
+)
+from lance_catalog.spark.pipeline.secrets import Scrubber, named_secrets
+from lance_catalog.spark.pipeline.silence import unsaid
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,17 +76,45 @@ def run(
     if job_id is not None and settings.record and _done_before(records, report):
         return report
     told = progress or (lambda event: None)
+    # Messages come from Spark and from stores, which know of no secrets of ours.
+    scrub = pipeline.scrub.more(named_secrets(ref.properties))
     try:
-        with own_session(spark) as own:
-            _Run(pipeline, own, ref, report, told).all()
+        with (
+            unsaid(),
+            spark_errors(f"pipeline '{pipeline.name}'"),
+            own_session(spark) as own,
+        ):
+            _Run(pipeline, own, ref, report, told, scrub).all()
     except BaseException as error:
-        # Whatever ends it: interrupted by hand too.
-        report.status = "failed"
-        report.error = f"{type(error).__name__}: {error}"
+        # Whatever ends it: interrupted by hand too. What is published by then stays so.
+        if report.status != "incomplete":
+            unknown = isinstance(error, CommitOutcomeUnknownError)
+            report.status = "unknown" if unknown else "failed"
+        report.error = scrub.text(f"{type(error).__name__}: {error}")
         _write(records, report, wanted=settings.record)
+        if isinstance(error, LanceNamespaceError) and _shows_secrets(error, scrub):
+            raise _without_secrets(error, scrub) from None
         raise
     _write(records, report, wanted=settings.record)
+    report.warnings = [scrub.text(warning) for warning in report.warnings]
     return report
+
+
+def _shows_secrets(error: BaseException | None, scrub: Scrubber) -> bool:
+    """Whether the text of an error, or of what it came from, has a secret in it."""
+    while error is not None:
+        if scrub.text(str(error)) != str(error):
+            return True
+        error = error.__cause__
+    return False
+
+
+def _without_secrets(error: LanceNamespaceError, scrub: Scrubber) -> LanceNamespaceError:
+    """Return the same error with another text."""
+    if isinstance(error, InvalidPipelineError):
+        return error  # Its problems were made without secrets.
+    made: LanceNamespaceError = type(error)(scrub.text(str(error)))
+    return made
 
 
 def _done_before(records: Records, report: RunReport) -> bool:
@@ -115,8 +157,10 @@ class _Run:
         ref: CatalogRef,
         report: RunReport,
         told: Told,
+        scrub: Scrubber,
     ) -> None:
         self._pipeline, self._ref, self._report, self._told = pipeline, ref, report, told
+        self._scrub = scrub
         self._definition = pipeline.definition
         self._spark = spark
         self._frames = Frames(self._spark, ref, pipeline.folder, pipeline.values)
@@ -180,7 +224,9 @@ class _Run:
                 self._frames.made[self._real(target.from_)] = frame
                 found, failed = check(name, frame, target.expectations)
                 rows.append(found)
-                self._report.failures += failed
+                self._report.failures += [
+                    Failed(**self._scrub.value(one.as_dict())) for one in failed
+                ]
         if self._report.failures:
             self._report.status = "rejected"
             said = "; ".join(failure.message for failure in self._report.failures)
@@ -205,14 +251,20 @@ class _Run:
                 self._report.job_id,
             )
         seconds = time.monotonic() - started
+        # Until its indices are there; whatever ends the run now, this much is published.
+        self._report.status = "incomplete"
+        self._report.targets = [
+            self._told_of(name, done, seconds, []) for name, done in published.items()
+        ]
         broken = []
-        for name, done in published.items():
+        for number, name in enumerate(published):
             built, failed = self._index(name)
             broken += failed
-            self._report.targets.append(self._told_of(name, done, seconds, built))
-        self._report.status = "incomplete" if broken else "published"
+            self._report.targets[number] = replace(self._report.targets[number], indices=built)
         if broken:
-            self._report.error = "; ".join(broken)
+            self._report.error = self._scrub.text("; ".join(broken))
+        else:
+            self._report.status = "published"
 
     def _told_of(
         self, name: str, done: Published, seconds: float, indices: list[str]

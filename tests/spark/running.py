@@ -1,22 +1,24 @@
-"""One Spark session for every test of this folder: it costs seconds and a gigabyte."""
+"""One Spark session for all tests of a process: it costs seconds and a gigabyte."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-pyspark = pytest.importorskip("pyspark")
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-from pyspark.sql import SparkSession  # noqa: E402
-
-from lance_catalog.spark.session import session  # noqa: E402
+__all__ = ["spark"]
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from lance_catalog.spark.session import session
+
     home = tmp_path_factory.mktemp("spark")
     before = dict(os.environ)
     # Workers import this source tree, also when the package is installed from elsewhere.
