@@ -1,13 +1,11 @@
-"""Processes that race, started once and used by every race: spawned, never forked.
+"""Processes that race, started once and used by every race.
 
-Lance is not fork-safe, and importing it takes a second, so the racers stay. Each round they meet at
-a barrier, run one function each, and send back what it returned.
+Each round they meet at a barrier, run one function each, and send back what it returned.
 """
 
 from __future__ import annotations
 
 import io
-import multiprocessing
 import os
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +19,7 @@ from lance_catalog import DirectoryNamespace
 from lance_catalog.config import Mode
 from lance_catalog.errors import LanceNamespaceError
 from lance_catalog.manifest import fairness
+from tests.concurrency.processes import CONTEXT
 
 SWITCHES: dict[Mode, dict[str, bool]] = {
     Mode.V1: {"manifest_enabled": False},
@@ -63,14 +62,13 @@ class Racers:
     """A number of processes that run the same function at the same moment."""
 
     def __init__(self, count: int) -> None:
-        context = multiprocessing.get_context("spawn")
         self.count = count
-        self._barriers = {n: context.Barrier(n) for n in {2, 6, count}}
+        self._barriers = {n: CONTEXT.Barrier(n) for n in {2, 6, count}}
         self._pipes: list[Connection] = []
         self._processes = []
         for number in range(count):
-            ours, theirs = context.Pipe()
-            process = context.Process(
+            ours, theirs = CONTEXT.Pipe()
+            process = CONTEXT.Process(
                 target=_serve, args=(theirs, self._barriers, number), daemon=True
             )
             process.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
@@ -17,6 +16,7 @@ from lance_catalog.directory import reviving, undropping
 from lance_catalog.lifecycle import deleting, markers, purge
 from tests.concurrency.guards import planted
 from tests.concurrency.judging import Call
+from tests.concurrency.processes import CONTEXT
 from tests.concurrency.purging import Arena, call
 from tests.concurrency.racing import PATIENCE
 
@@ -25,12 +25,11 @@ WON = frozenset({"purge.claimed", "revive.claimed", "undrop.claimed", "undrop.re
 
 
 class Victim:
-    """One spawned process that runs what it is sent."""
+    """One process that runs what it is sent."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self._pipe, theirs = CONTEXT.Pipe()
+        self._process = CONTEXT.Process(target=_serve, args=(theirs,), daemon=True)
         self._process.start()
         theirs.close()
         #: Whether it waits for something to do.

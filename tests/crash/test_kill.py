@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
+import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +23,9 @@ from lance_catalog.directory.deregistered import deregistered
 from lance_catalog.errors import LanceNamespaceError
 from lance_catalog.maintenance.check import check
 from lance_catalog.maintenance.repair import apply, plan
+from tests.concurrency.processes import CONTEXT
 from tests.concurrency.racing import PATIENCE, ipc, open_catalog, rows_at
-from tests.crash.worker import Names, State, replay, universe
+from tests.crash.worker import Names, State, main, replay, universe
 
 #: Kills per mode: a tenth of the issue's in `make test`, all of them in `make soak`.
 KILLS = {"ci": 20, "soak": 200}
@@ -39,7 +39,7 @@ ABSENT = "absent"
 
 @dataclass
 class Worker:
-    process: subprocess.Popen[bytes]
+    process: Any
     prefix: str
     log: str
     errors: str
@@ -48,32 +48,29 @@ class Worker:
     def start(cls, root: str, mode: Mode, folder: Path, number: int, seed: int) -> Worker:
         log, errors = str(folder / f"log{number}"), str(folder / f"err{number}")
         prefix = f"w{number}"
-        with open(errors, "wb") as file:
-            process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "tests.crash.worker"),
-                    *(root, mode.value, str(seed), prefix, log),
-                ],
-                stderr=file,
-                cwd=Path(__file__).parents[2],
-            )
+        told = (errors, root, mode.value, str(seed), prefix, log)
+        process = CONTEXT.Process(target=work, args=told, daemon=True)
+        process.start()
         return cls(process, prefix, log, errors)
 
     def kill_after(self, seconds: float) -> None:
         """Wait until it works, let it work a while, kill it."""
-        for _ in range(int(PATIENCE / 0.005)):
-            if os.path.exists(self.log) and os.path.getsize(self.log):
-                break
-            try:
-                self.process.wait(0.005)
-            except subprocess.TimeoutExpired:
-                continue
-            break
-        try:
-            self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            os.kill(self.process.pid, signal.SIGKILL)
-        assert self.process.wait(PATIENCE) == -signal.SIGKILL, Path(self.errors).read_text()
+        end = time.monotonic() + PATIENCE
+        while not (os.path.exists(self.log) and os.path.getsize(self.log)):
+            self.process.join(0.005)
+            assert self.process.is_alive(), Path(self.errors).read_text()
+            assert time.monotonic() < end, "it did not begin"
+        self.process.join(seconds)
+        self.process.kill()
+        self.process.join(PATIENCE)
+        assert self.process.exitcode == -signal.SIGKILL, Path(self.errors).read_text()
+
+
+def work(errors: str, *told: str) -> None:
+    """What a worker runs: what it complains goes into a file."""
+    with open(errors, "wb") as file:
+        os.dup2(file.fileno(), 2)
+    main(*told)
 
 
 def observed(ns: DirectoryNamespace, names: Names) -> list[int] | str | None:

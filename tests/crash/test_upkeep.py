@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from lance_catalog import failpoints
 from lance_catalog.config import Mode
 from lance_catalog.maintenance.check import check
+from tests.concurrency.processes import CONTEXT
 from tests.concurrency.racing import PATIENCE, open_catalog
 from tests.crash.test_kill import mend
 
-PROGRAM = """
-import sys
-from tests.concurrency.racing import open_catalog
-from lance_catalog.config import Mode
-open_catalog(sys.argv[1], Mode.V2).upkeep(keep=0)
-"""
+
+def upkeep(root: str, plan: str) -> None:
+    """What the process runs that is killed."""
+    failpoints._plan.update(failpoints._parse(plan))
+    open_catalog(root, Mode.V2).upkeep(keep=0)
 
 
 @pytest.mark.parametrize(
@@ -34,15 +32,10 @@ def test_the_next_run_finishes(tmp_path: Path, point: str, clean: bool, at: int)
     names = [f"n{number:02}" for number in range(12)]
     for name in names:
         ns.create_namespace({"id": [name]})
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(root)],
-        env={**os.environ, "LANCE_CATALOG_FAILPOINTS": f"{point}=kill@{at}"},
-        cwd=Path(__file__).parents[2],
-        timeout=PATIENCE,
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    process = CONTEXT.Process(target=upkeep, args=(str(root), f"{point}=kill@{at}"))
+    process.start()
+    process.join(PATIENCE)
+    assert process.exitcode == -signal.SIGKILL
     assert ns.list_namespaces({"id": []}).namespaces == names
     ns.create_namespace({"id": ["went on"]})
     found = check(ns.context, grace_seconds=-3600).problems
