@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -95,15 +96,17 @@ def spark_tour(console: Console, root: str, raw: str) -> None:
     catalog.create_namespace({"id": ["shop"]})
     make_documents(raw)
     make_events(raw, "2026-11-14", seed=1)
-    with silent_start():
-        spark = session("demo", config=_quiet())
-    try:
-        _publish(say, spark, catalog, raw)
-        _query(say, spark, catalog)
-        _go_on(say, spark, catalog, raw)
-        _undo(say, spark, catalog, raw)
-    finally:
-        spark.stop()
+    say.line("starting it takes some seconds, and its first job some more")
+    with tempfile.TemporaryDirectory(prefix="lance-catalog-spark-") as scratch:
+        with silent_start():
+            spark = session("demo", config=_quiet(scratch))
+        try:
+            _publish(say, spark, catalog, raw)
+            _query(say, spark, catalog)
+            _go_on(say, spark, catalog, raw)
+            _undo(say, spark, catalog, raw)
+        finally:
+            spark.stop()
 
 
 def _publish(say: _Sayer, spark: Any, catalog: Any, raw: str) -> None:
@@ -140,7 +143,9 @@ def _revenue(say: _Sayer, spark: Any) -> None:
         "select category, count(*) as purchases, round(sum(amount), 2) as revenue "
         "from shop.purchases group by category order by category"
     )
-    rows = [row.asDict() for row in spark.sql(query).collect()]
+    rows = [
+        {**row.asDict(), "revenue": f"{row['revenue']:,.2f}"} for row in spark.sql(query).collect()
+    ]
     say.table(rows, ("category", "purchases", "revenue"))
 
 
@@ -162,9 +167,14 @@ def _undo(say: _Sayer, spark: Any, catalog: Any, raw: str) -> None:
     make_events(raw, "2026-11-17", seed=4, factor=100.0)
     say.report(_events(raw, "2026-11-17").run(spark, catalog, "events-17").check())
     _revenue(say, spark)
-    say.step("13. Undo it: both tables as they were", 'catalog.restore_table({"id": ..., ...})')
+    say.step(
+        "13. Undo it: both tables as they were, by one commit again",
+        "with catalog.transaction() as t: t.open(table).checkout_version(before).restore()",
+    )
+    with catalog.transaction() as transaction:
+        for names, version in zip(tables, before, strict=True):
+            transaction.open(names).checkout_version(version).restore()
     for names, version in zip(tables, before, strict=True):
-        catalog.restore_table({"id": names, "version": version})
         now = catalog.open_table(names).version
         say.line(f"{'.'.join(names)}: version {now} has the rows of version {version}")
     _revenue(say, spark)
@@ -177,8 +187,9 @@ def _events(raw: str, day: str) -> Any:
     return load(PIPELINES / "events.toml", {"raw": raw, "day": day})
 
 
-def _quiet() -> dict[str, str]:
+def _quiet(scratch: str) -> dict[str, str]:
     return {
+        "spark.sql.warehouse.dir": scratch,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
@@ -209,9 +220,10 @@ class _Sayer:
 
     def report(self, report: RunReport) -> None:
         rows = [
-            {**target.as_dict(), "seconds": f"{target.seconds:.1f}"} for target in report.targets
+            {**target.as_dict(), "rows": f"{target.rows:,}", "bytes": f"{target.bytes:,}"}
+            for target in report.targets
         ]
-        self.table(rows, ("table", "version", "rows", "bytes", "seconds"))
+        self.table(rows, ("table", "version", "rows", "bytes"))
         for target in report.targets:
             if target.indices:
                 self.line(f"indices of {target.table}: {', '.join(target.indices)}")

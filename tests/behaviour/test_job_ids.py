@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import timedelta
 from pathlib import Path
@@ -70,7 +71,8 @@ def test_announcements_go_when_they_are_too_old(kept: Catalog) -> None:
     ctx.clock = lambda: now + job_ledger.KEPT_MS // 2
     append(kept.ns, ["t"], [12], Job.of_stream("query", 2))  # Still in use.
     [used] = [path for path in announcements(kept) if b"stream" in kept.root.get(path)]
-    later = (now + job_ledger.KEPT_MS // 2) / 1000
+    assert json.loads(kept.root.get(used))["at_ms"] == ctx.clock()  # Written anew.
+    later = ctx.clock() / 1000
     os.utime(Path(kept.root.folder or "") / used, (later, later))
     ctx.clock = lambda: now + job_ledger.KEPT_MS + 1000
     kept.ns.cleanup_table_versions(["t"], keep=1)

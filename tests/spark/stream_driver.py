@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from lance_catalog import DirectoryNamespace
 from lance_catalog.spark.session import session
@@ -36,16 +36,19 @@ SETTINGS = {
 class Child:
     """A process that leads a session of its own; the JVM and its workers are in that."""
 
-    def __init__(self, module: str, told: dict[str, Any], **more: str) -> None:
+    def __init__(
+        self, module: str, told: dict[str, Any], output: IO[bytes] | None = None, **more: str
+    ) -> None:
         base = Path(__file__).parents[2]
         path = os.pathsep.join([str(base / "src"), str(base)])
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, json.dumps(told)],
-            env={**os.environ, "PYTHONPATH": path, **more},
+            # What a store asks for comes as properties, or not at all.
+            env={**_without_credentials(), "PYTHONPATH": path, **more},
             cwd=base,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=output or subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
         )
 
@@ -79,17 +82,23 @@ class Child:
                 yield int(entry.name), state
 
 
+def _without_credentials() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+
+
 @contextmanager
-def started(module: str, told: dict[str, Any], **more: str) -> Iterator[Child]:
-    child = Child(module, told, **more)
+def started(
+    module: str, told: dict[str, Any], output: IO[bytes] | None = None, **more: str
+) -> Iterator[Child]:
+    child = Child(module, told, output, **more)
     try:
         yield child
     finally:
         child.kill()
 
 
-def wait_for(what: str, seen: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
+def wait_for(what: str, seen: Callable[[], bool], patience: float = PATIENCE) -> None:
+    deadline = time.monotonic() + patience
     while not seen():
         assert time.monotonic() < deadline, f"waited in vain: {what}"
         time.sleep(0.02)

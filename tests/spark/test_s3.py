@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import secrets
 import signal
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,11 +25,10 @@ from lance_catalog import DirectoryNamespace, connect
 from lance_catalog.maintenance.check import check
 from lance_catalog.maintenance.repair import apply, plan
 from tests.servers.s3 import S3Server
+from tests.spark.stream_driver import started, wait_for
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.integration
-
-BASE = Path(__file__).parents[2]
 
 
 @dataclass
@@ -83,18 +79,12 @@ def ran(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 def _driver(told: dict[str, Any], out: Path, **more: str) -> int:
-    path = os.pathsep.join([str(BASE / "src"), str(BASE)])
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
-    with (out / f"output-{told['verb']}").open("wb") as file:
-        return subprocess.run(
-            [sys.executable, "-m", "tests.spark.s3_driver", json.dumps(told)],
-            env={**clean, "PYTHONPATH": path, **more},
-            cwd=BASE,
-            check=False,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            timeout=900,
-        ).returncode
+    with (
+        (out / f"output-{told['verb']}").open("wb") as file,
+        started("tests.spark.s3_driver", told, file, **more) as child,
+    ):
+        wait_for("the driver", lambda: child.ended() is not None, 1500)
+        return int(child.ended() or 0)
 
 
 def test_rows_are_exact_and_committed_once(ran: Ran) -> None:
@@ -169,7 +159,7 @@ def test_credentials_are_shown_nowhere(ran: Ran) -> None:
 
 
 def test_the_search_finds_what_is_there(ran: Ran) -> None:
-    """What travelled under a harmless name is found in all the places that show plans."""
+    """A number of one of the queries is found in all the places that show plans."""
     hits = found_in(ran.out, [ran.planted])
     assert {"plan.txt", "ui-sql.txt", "ui-page-execution.txt", "spark.log"} <= set(hits)
     assert any(name.startswith("events/") for name in hits)

@@ -72,3 +72,15 @@ def test_what_is_not_ours_is_not_replaced(spark: SparkSession, tmp_path: Path) -
     assert spark.sql("SELECT * FROM mine.t").columns == ["x"]
     with pytest.raises(NamespaceNotFoundError):
         attach(spark, catalog, "nowhere")
+
+
+def test_another_session_of_the_application_attaches_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It sees the entry, but not the source behind it."""
+    catalog = catalog_at(tmp_path, "shared")
+    create(catalog, "shared.t", DATA)
+    attach(spark, catalog, "shared")
+    other = spark.newSession()
+    assert attach(other, catalog, "shared") == ["shared.t"]
+    assert total(other, "SELECT count(*) FROM shared.t") == 10

@@ -208,7 +208,7 @@ def test_a_cancelled_job(spark: SparkSession, catalog: DirectoryNamespace, tmp_p
             time.sleep(0.05)
         spark.sparkContext.cancelAllJobs()
 
-    df = spark.range(3, 5, 1, 2).select(udf(slow, "long")("id").alias("id"))
+    df = spark.range(3, 5, 1, 2).select(udf(slow, "long", useArrow=False)("id").alias("id"))
     canceller = threading.Thread(target=cancel)
     canceller.start()
     code, text = refused(write, df, catalog, T, "append", job_id="job")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,25 +16,40 @@ __all__ = ["Peak", "measured", "resident"]
 class Peak:
     """What the workers took while a block ran: bytes of the largest of them."""
 
-    bytes: int = 0
-    workers: int = 0
-    each: list[int] = field(default_factory=list)
+    each: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        return max(self.each.values(), default=0)
 
 
 @contextmanager
 def measured() -> Iterator[Peak]:
-    """Tell the peak of the workers that are there when the block ends.
+    """Tell the peak of each worker, as the kernel counts it from when the block begins.
 
-    Spark keeps them for a minute, so those that did something in it are there.
+    Looked at again and again, for Spark ends workers that are idle.
     """
     for pid in _workers():
-        # From here on the kernel counts anew.
-        _gone_or(lambda pid=pid: Path(f"/proc/{pid}/clear_refs").write_text("5"))  # type: ignore[misc]
-    found = Peak()
-    yield found
-    found.each = sorted(size for pid in _workers() if (size := _told(pid, "VmHWM")) is not None)
-    found.workers = len(found.each)
-    found.bytes = max(found.each, default=0)
+        with suppress(OSError):
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
+    found, ended = Peak(), threading.Event()
+
+    def look() -> None:
+        for pid in _workers():
+            found.each[pid] = max(found.each.get(pid, 0), _told(pid, "VmHWM") or 0)
+
+    def watch() -> None:
+        while not ended.wait(0.25):
+            look()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        watcher.join()
+    look()
 
 
 def resident() -> list[int]:
@@ -80,10 +96,3 @@ def _told(pid: int, key: str) -> int | None:
         return None
     lines = [line for line in text.splitlines() if line.startswith(f"{key}:")]
     return int(lines[0].split()[1]) * 1024 if lines else None
-
-
-def _gone_or(act: object) -> None:
-    try:
-        act()  # type: ignore[operator]
-    except OSError:
-        return

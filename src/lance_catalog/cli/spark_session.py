@@ -83,17 +83,20 @@ def running_spark(
     from lance_catalog.spark.session import session as make
 
     found = active_session()
-    settings = {**({} if remote else _SETTINGS), **key_values(conf, "--conf")}
-    if not session.debug and found is None and remote is None:
-        with silent_start():
+    with tempfile.TemporaryDirectory(prefix="lance-catalog-spark-") as scratch:
+        # Spark makes a folder for tables of its own, else in the one that the command is typed in.
+        room = {} if remote or found is not None else {"spark.sql.warehouse.dir": scratch}
+        settings = {**({} if remote else _SETTINGS), **room, **key_values(conf, "--conf")}
+        if not session.debug and found is None and remote is None:
+            with silent_start():
+                spark = make(master=master, remote=remote, config=settings)
+        else:
             spark = make(master=master, remote=remote, config=settings)
-    else:
-        spark = make(master=master, remote=remote, config=settings)
-    try:
-        yield spark
-    finally:
-        if found is None:
-            spark.stop()
+        try:
+            yield spark
+        finally:
+            if found is None:
+                spark.stop()
 
 
 @contextmanager

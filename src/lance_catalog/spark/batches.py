@@ -6,6 +6,7 @@ A failure names the column, and the row where one row is to blame.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from pyspark.sql.types import StructType
 from lance_catalog.errors import TableSchemaValidationError
 from lance_catalog.spark.types import BLOB_V2, extension_name
 
-__all__ = ["ReadPlan", "realign", "to_lance", "to_spark"]
+__all__ = ["ReadPlan", "realign", "slices", "to_lance", "to_spark"]
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,18 @@ def to_lance(
             _require_values(made, None, way)
         columns.append(realign(made) if _holds_decimal(one.type) else made)
     return pa.RecordBatch.from_arrays(columns, schema=target_schema)
+
+
+def slices(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in parts of about so many bytes at most, none of them empty; without a copy."""
+    if not batch.num_rows:
+        return
+    if batch.num_rows == 1 or batch.nbytes <= most:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from slices(batch.slice(0, half), most)
+    yield from slices(batch.slice(half), most)
 
 
 def realign(array: pa.Array) -> pa.Array:

@@ -223,7 +223,10 @@ def _is_on_top(ctx: Context, names: Identifier, done: Done) -> bool:
     opened = open_for_job(ctx, names)
     if opened.version != done.version + 1:
         return opened.version == done.version
-    transaction = opened.dataset.read_transaction(opened.version)
+    try:
+        transaction = opened.dataset.read_transaction(opened.version)
+    except TypeError:
+        return False  # A compaction that rewrote an index; pylance 14.0.2 cannot show it.
     operation = None if transaction is None else transaction.operation
     return isinstance(operation, lance.LanceOperation.UpdateConfig)
 

@@ -27,13 +27,15 @@ from lance_catalog.errors import (
     InternalError,
     LanceNamespaceError,
 )
-from lance_catalog.spark.batches import to_lance
+from lance_catalog.spark.batches import slices, to_lance
 from lance_catalog.spark.catalogs import CatalogRef
 
 __all__ = ["MAX_BYTES", "MAX_ROWS", "FragmentTarget", "Message", "attempt_number", "fragments_of"]
 
 MAX_ROWS: Final = 1 << 20
 MAX_BYTES: Final = 4 << 30
+#: What goes to Lance at a time: it makes a page of it, and whoever reads a row reads the page.
+_PART: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,18 +197,18 @@ class _Feed:
 
     def __init__(self, target: FragmentTarget, batches: Iterable[pa.RecordBatch]) -> None:
         self._target = target
-        self._batches: Iterator[pa.RecordBatch] = iter(batches)
+        parts = (part for batch in batches for part in slices(batch, _PART))
+        self._batches: Iterator[pa.RecordBatch] = parts
         self._rows = 0
         self._keys: list[pa.RecordBatch] = []
         self.error: BaseException | None = None
 
     def begin(self) -> bool:
         """Whether there is a row at all: of nothing no file is made."""
-        for batch in self._batches:
-            if batch.num_rows:
-                self._batches = itertools.chain([batch], self._batches)
-                return True
-        return False
+        first = next(self._batches, None)
+        if first is not None:
+            self._batches = itertools.chain([first], self._batches)
+        return first is not None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self

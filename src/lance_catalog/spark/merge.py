@@ -191,7 +191,7 @@ class Merger:
             empty = self._source().where(" or ".join(f"{_quoted(key)} is null" for key in keys))
             missing = empty.limit(1).count()
             grouped = self._source().groupBy(*map(_quoted, keys))
-            counted = grouped.agg(F.count("*").alias(_COUNT)).where(F.col(_COUNT) > 1)
+            counted = grouped.agg(F.count("*").alias(_COUNT)).where(F.col(_quoted(_COUNT)) > 1)
             twice = counted.limit(_SAMPLES).collect()
         if missing:
             raise InvalidInputError(

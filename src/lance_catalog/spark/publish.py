@@ -23,6 +23,7 @@ from lance_catalog.directory.jobs import Done, Job, Looker, find_done, open_for_
 from lance_catalog.directory.managed import batch
 from lance_catalog.directory.managed.commit import Asked
 from lance_catalog.directory.operations.access import classify
+from lance_catalog.directory.resolve import find_table
 from lance_catalog.directory.transaction import Collector
 from lance_catalog.errors import (
     CommitOutcomeUnknownError,
@@ -212,14 +213,16 @@ class _Publication:
             raise
         try:
             self._commit()
-        except (CommitOutcomeUnknownError, KeyboardInterrupt):
+        except BaseException as error:
+            # Interrupted, nobody knows how far it came: then a check finds what is left.
+            sure = isinstance(error, LanceNamespaceError)
+            sure = sure and not isinstance(error, CommitOutcomeUnknownError)
             for part in self.written:
                 assert part.sink is not None
-                part.sink.running.stop()
-            raise
-        except BaseException:
-            for part in self.written:
-                self._discard(part)
+                if sure:
+                    self._discard(part)
+                else:
+                    part.sink.running.stop()
             raise
         for part in self.written:
             assert part.sink is not None
@@ -290,11 +293,19 @@ class _Publication:
             return False
         except LanceNamespaceError:
             self.ctx.store.delete(staged.files)
+            if any(self._is_replaced(part) for part, _ in staged.done):
+                return False  # What was staged is not there any more; the next look says why.
             raise
         failpoints.hit("job.landed")
         for part, done in staged.done:
             part.done = done
         return True
+
+    def _is_replaced(self, part: _Part) -> bool:
+        """Whether another table has the name by now."""
+        assert part.sink is not None
+        found = find_table(self.ctx, self.ctx.exact(), part.names)
+        return found is not None and found.location != part.sink.target.place
 
     def _stage(self) -> _Staged:
         """Stage the next version of every table that has not the job; the others have it now."""

@@ -10,6 +10,7 @@ from pyspark.sql import types as st
 
 from lance_catalog.directory.operations.access import lance_errors
 from lance_catalog.errors import TableColumnNotFoundError
+from lance_catalog.spark.batches import slices
 from lance_catalog.spark.options import ReadOptions
 from lance_catalog.spark.planning import Piece
 from lance_catalog.spark.types import is_blob, spark_schema
@@ -60,18 +61,7 @@ def batches_of(
     names = stored_columns(schema)
     scanner = _scanner(dataset, options, names, piece, rows, row_id="_rowid" in schema.names)
     for batch in scanner.to_reader():
-        yield from _slices(batch, 2 * options.batch_bytes)
-
-
-def _slices(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
-    if not batch.num_rows:
-        return
-    if batch.nbytes <= most or batch.num_rows == 1:
-        yield batch
-        return
-    half = batch.num_rows // 2
-    yield from _slices(batch.slice(0, half), most)
-    yield from _slices(batch.slice(half), most)
+        yield from slices(batch, 2 * options.batch_bytes)
 
 
 def _scanner(

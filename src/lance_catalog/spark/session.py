@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from lance_catalog.errors import InvalidInputError, UnsupportedOperationError
 from lance_catalog.spark.java import find_java
 
-__all__ = ["DEFAULTS", "REDACTED", "session"]
+__all__ = ["ALLOCATION", "DEFAULTS", "REDACTED", "session"]
 
 #: Option and property names whose values Spark replaces by stars, where it shows any: all options
 #: of a store, for their keys have many names; Spark's own four; and how stores call their keys
@@ -24,6 +24,13 @@ REDACTED: Final = (
     r"encryption[._]?key|private[._]?key"
 )
 
+#: How workers get memory. glibc keeps large blocks for later, more of them with every thread of
+#: Lance's, and a worker then holds several times what it uses.
+ALLOCATION: Final[Mapping[str, str]] = {
+    "MALLOC_MMAP_THRESHOLD_": str(4 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
+}
+
 #: What a session gets unless its caller says otherwise.
 DEFAULTS: Final[Mapping[str, str]] = {
     # A worker that ends with its task imports pyspark, pyarrow and lance anew for each one.
@@ -32,6 +39,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     # Rows of a MiB would make the batch above 16 GiB.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
     "spark.redaction.regex": REDACTED,
+    **{f"spark.executorEnv.{name}": value for name, value in ALLOCATION.items()},
 }
 
 
@@ -78,6 +86,8 @@ def _prepare_environment(config: Mapping[str, str]) -> None:
     java = find_java()
     if os.environ.get("JAVA_HOME") != str(java.home):
         os.environ["JAVA_HOME"] = str(java.home)
+    for name, value in ALLOCATION.items():
+        os.environ.setdefault(name, value)
     if "spark.pyspark.python" not in config:
         # Else a worker is whatever `python3` is first on PATH, without pylance.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -124,7 +124,7 @@ def _attach_one(spark: SparkSession, ref: CatalogRef, table: Identifier, name: s
     if database and not spark.catalog.databaseExists(database):
         spark.sql(f"CREATE DATABASE `{database}`{_location(spark)}")
     made = _made.setdefault(_application(spark), set())
-    if spark.catalog.tableExists(quoted):
+    if _is_there(spark, database, last):
         if quoted not in made:
             raise TableAlreadyExistsError(
                 f"{name} is in Spark's catalog already and was not attached from here; drop it, or "
@@ -134,6 +134,12 @@ def _attach_one(spark: SparkSession, ref: CatalogRef, table: Identifier, name: s
     spark.catalog.createTable(quoted, source=source, schema=schema)
     made.add(quoted)
     return True
+
+
+def _is_there(spark: SparkSession, database: str, last: str) -> bool:
+    """Whether Spark has an entry of the name; its source is known to who attached it only."""
+    where = f" IN `{database}`" if database else ""
+    return bool(spark.sql(f"SHOW TABLES{where} LIKE '{last}'").collect())
 
 
 def _application(spark: SparkSession) -> str:

@@ -207,7 +207,7 @@ def _bounded(dataset: Any) -> Any:
 
 def _width(fragment: Any) -> int:
     size = sum(file.file_size_bytes or 0 for file in fragment.metadata.files)
-    return max(1, size // max(1, fragment.physical_rows))
+    return int(max(1, size // max(1, fragment.physical_rows)))
 
 
 def _rewrite(catalog: DirectoryNamespace, item: Item) -> list[Row]:

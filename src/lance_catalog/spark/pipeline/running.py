@@ -12,16 +12,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lance_catalog.errors import (
     CommitOutcomeUnknownError,
     InvalidInputError,
     LanceNamespaceError,
+    NamespaceNotFoundError,
+    TableNotFoundError,
+    TableTagNotFoundError,
+    TableVersionNotFoundError,
 )
 from lance_catalog.manifest.author import author
 from lance_catalog.spark.catalogs import CatalogLike, CatalogRef, resolve
 from lance_catalog.spark.commit import spark_errors
+from lance_catalog.spark.pipeline.earlier import done_before, shows_secrets, without_secrets
 from lance_catalog.spark.pipeline.expectations import check
 from lance_catalog.spark.pipeline.frames import (
     INGESTED,
@@ -53,6 +58,13 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 Told = Callable[[Event], None]
+#: What a source may name that is not there; the error stays what it is, and says where.
+_MISSING: Final = (
+    NamespaceNotFoundError,
+    TableNotFoundError,
+    TableTagNotFoundError,
+    TableVersionNotFoundError,
+)
 
 
 def run(
@@ -73,7 +85,7 @@ def run(
         started=datetime.now(UTC),
         who=author(),
     )
-    if job_id is not None and settings.record and _done_before(records, report):
+    if job_id is not None and settings.record and done_before(ref, records, report):
         return report
     told = progress or (lambda event: None)
     # Messages come from Spark and from stores, which know of no secrets of ours.
@@ -92,48 +104,12 @@ def run(
             report.status = "unknown" if unknown else "failed"
         report.error = scrub.text(f"{type(error).__name__}: {error}")
         _write(records, report, wanted=settings.record)
-        if isinstance(error, LanceNamespaceError) and _shows_secrets(error, scrub):
-            raise _without_secrets(error, scrub) from None
+        if isinstance(error, LanceNamespaceError) and shows_secrets(error, scrub):
+            raise without_secrets(error, scrub) from None
         raise
     _write(records, report, wanted=settings.record)
     report.warnings = [scrub.text(warning) for warning in report.warnings]
     return report
-
-
-def _shows_secrets(error: BaseException | None, scrub: Scrubber) -> bool:
-    """Whether the text of an error, or of what it came from, has a secret in it."""
-    while error is not None:
-        if scrub.text(str(error)) != str(error):
-            return True
-        error = error.__cause__
-    return False
-
-
-def _without_secrets(error: LanceNamespaceError, scrub: Scrubber) -> LanceNamespaceError:
-    """Return the same error with another text."""
-    if isinstance(error, InvalidPipelineError):
-        return error  # Its problems were made without secrets.
-    made: LanceNamespaceError = type(error)(scrub.text(str(error)))
-    return made
-
-
-def _done_before(records: Records, report: RunReport) -> bool:
-    """Whether a run with this job id has ended well; its targets are then those of the report."""
-    found = records.find(report.job_id)
-    if found is None:
-        return False
-    if found["digest"] != report.digest:
-        raise InvalidInputError(
-            f"job id '{report.job_id}' has published pipeline '{found['pipeline']}' as it was at "
-            f"{found['started']:%Y-%m-%d %H:%M} (its file or variables differ from this one); "
-            "choose another job id"
-        )
-    report.targets = [
-        TargetReport(**{**target, "repeated": True}) for target in found["targets"] or ()
-    ]
-    report.status = "repeated"
-    report.ended = datetime.now(UTC)
-    return True
 
 
 def _write(records: Records, report: RunReport, *, wanted: bool) -> None:
@@ -201,12 +177,15 @@ class _Run:
         return found
 
     def _define(self, node: Node) -> None:
-        path: Path = (f"{node.kind}s", node.name)
+        if node.kind == "source":
+            source = self._definition.sources[node.name]
+            path: Path = ("sources", node.name, source.kind)
+            with self._timed(node.kind, node.name, node.does), self._placed(path):
+                self._frames.source(node.name, source)
+            return
+        step = self._definition.steps[node.name]
+        path = ("steps", node.name, "sql" if step.sql is not None else "function")
         with self._timed(node.kind, node.name, node.does) as rows, self._placed(path):
-            if node.kind == "source":
-                self._frames.source(node.name, self._definition.sources[node.name])
-                return
-            step = self._definition.steps[node.name]
             frame = self._frames.step(node.name, step, node.inputs)
             if step.cache:
                 kept = self._frames.keep(frame)
@@ -344,3 +323,6 @@ class _Run:
         except InvalidInputError as error:
             problem = self._pipeline.problem(path, str(error))
             raise InvalidPipelineError(self._pipeline.source, [problem]) from error
+        except _MISSING as error:
+            problem = self._pipeline.problem(path, str(error))
+            raise type(error)(f"{self._pipeline.source}: {problem}") from error
