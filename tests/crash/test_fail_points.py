@@ -20,6 +20,7 @@ from lance_catalog.config import Mode
 from lance_catalog.directory import (
     first_version,
     job_creation,
+    job_search,
     jobs,
     migration,
     places,
@@ -81,6 +82,7 @@ def reached(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[st
 
 WITH_POINTS = (
     job_creation,
+    job_search,
     jobs,
     batch,
     cleanup,

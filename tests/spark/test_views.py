@@ -74,13 +74,15 @@ def test_what_is_not_ours_is_not_replaced(spark: SparkSession, tmp_path: Path) -
         attach(spark, catalog, "nowhere")
 
 
-def test_another_session_of_the_application_attaches_anew(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """It sees the entry, but not the source behind it."""
+def test_another_session_attaches_beside_it(spark: SparkSession, tmp_path: Path) -> None:
+    """It sees the entry, but not the source behind it, without which Spark cannot drop it."""
     catalog = catalog_at(tmp_path, "shared")
     create(catalog, "shared.t", DATA)
     attach(spark, catalog, "shared")
     other = spark.newSession()
-    assert attach(other, catalog, "shared") == ["shared.t"]
-    assert total(other, "SELECT count(*) FROM shared.t") == 10
+    with pytest.raises(TableAlreadyExistsError, match="another session"):
+        attach(other, catalog, "shared")
+    assert attach(other, catalog, "shared", prefix="my") == ["my_shared.t"]
+    assert total(other, "SELECT count(*) FROM my_shared.t") == 10
+    attach(spark, catalog, "shared")
+    assert total(spark, "SELECT count(*) FROM shared.t") == 10

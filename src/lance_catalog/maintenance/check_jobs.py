@@ -11,6 +11,7 @@ from lance_catalog.lifecycle.locations import normalise, v1_name
 from lance_catalog.maintenance import check_versions
 from lance_catalog.maintenance.findings import Kind, Problem
 from lance_catalog.manifest import Snapshot
+from lance_catalog.storage.manifests import newest_versions
 
 __all__ = ["check"]
 
@@ -25,7 +26,14 @@ def check(ctx: Context, view: Snapshot, older_than_ms: int) -> Iterator[Problem]
     A directory that never became a table is found, whole, by the check of the directories.
     """
     places = {normalise(entry.location) for entry in view.entries() if entry.is_table}
-    places |= {folder for folder in ctx.store.list_level().folders if v1_name(folder) is not None}
+    folders = set(ctx.store.list_level().folders)
+    places |= {folder for folder in folders if v1_name(folder) is not None}
+    # One that has versions and was never registered: a repair lists it, and all of it at once.
+    places |= {
+        folder
+        for folder in folders - places
+        if job_records.records(ctx.store, folder) and newest_versions(ctx.store, folder)
+    }
     needed: set[str] | None = None
     now = ctx.clock()
     unknown_ms = now - _LANCE_WAITS * (now - older_than_ms)

@@ -12,6 +12,7 @@ import atexit
 import re
 import shutil
 import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
@@ -38,9 +39,10 @@ __all__ = ["attach"]
 
 #: What Spark does not take in the name of a database or a table.
 _NOT_IN_NAMES: Final = re.compile(r"\W", re.ASCII)
-#: The entries made in each application of Spark's, whose sessions share one catalog: those and no
-#: others are replaced. Spark keeps neither comment nor property with such an entry.
-_made: dict[str, set[str]] = {}
+#: The entries that each session made: those and no others are replaced. All sessions of an
+#: application see them, but their sources are known to the session that made them only, and Spark
+#: can drop no entry without its source. It keeps neither comment nor property with such an entry.
+_made: weakref.WeakKeyDictionary[SparkSession, set[str]] = weakref.WeakKeyDictionary()
 _homes: dict[str, str] = {}
 
 
@@ -123,12 +125,12 @@ def _attach_one(spark: SparkSession, ref: CatalogRef, table: Identifier, name: s
     quoted = f"`{database}`.`{last}`" if database else f"`{last}`"
     if database and not spark.catalog.databaseExists(database):
         spark.sql(f"CREATE DATABASE `{database}`{_location(spark)}")
-    made = _made.setdefault(_application(spark), set())
+    made = _made.setdefault(spark, set())
     if _is_there(spark, database, last):
         if quoted not in made:
             raise TableAlreadyExistsError(
-                f"{name} is in Spark's catalog already and was not attached from here; drop it, or "
-                "attach with a prefix"
+                f"{name} is in Spark's catalog already and was not attached by this session; drop "
+                "it, where another session attached it in that one, or attach with a prefix"
             )
         spark.sql(f"DROP TABLE {quoted}")
     spark.catalog.createTable(quoted, source=source, schema=schema)
