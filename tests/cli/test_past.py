@@ -107,7 +107,9 @@ def test_a_table_whose_data_came_later(nested: Cli) -> None:
 
 
 def _arguments(command: Any) -> list[str]:
-    return ["x" for p in command.params if p.param_type_name == "argument" and p.required]
+    needed = [p for p in command.params if p.required]
+    given = ["x" for p in needed if p.param_type_name == "argument"]
+    return given + [word for p in needed if p.opts[0].startswith("-") for word in (p.opts[0], "x")]
 
 
 @pytest.mark.parametrize("before", [True, False])

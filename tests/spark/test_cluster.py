@@ -83,7 +83,7 @@ class Arena:
                 "spark.speculation.quantile": "0.5",
                 "spark.speculation.multiplier": "1.1",
                 # Longer than whoever stops takes to be killed.
-                "spark.speculation.minTaskRuntime": "4s",
+                "spark.speculation.minTaskRuntime": "3s",
                 "spark.eventLog.enabled": "true",
                 "spark.eventLog.dir": str(events),
                 "spark.eventLog.rolling.enabled": "false",
@@ -272,12 +272,12 @@ ALL = [
 
 def test_every_verb_and_a_kill_of_everybody(arena: Arena) -> None:
     """One test, so that there is one cluster."""
-    for number, verb in enumerate(STAGES):
-        work = arena.prepared(verb, managed=verb == "publish" or number % 2 == 1)
+    for number, verb in enumerate(sorted(set(STAGES) - {case.verb for case in SOME})):
+        work = arena.prepared(verb, managed=number % 2 == 1)
         answer = arena.driver.ask(**work.asked)
         assert not failed(answer), answer
         work.verify()
-        assert arena.driver.ask(**{**work.asked, "do": "read"}) == EXPECTED.get(verb, BOTH)
+    assert arena.driver.ask(**{**work.asked, "do": "read"}) == BOTH
     for number, case in enumerate(SOME):
         arena.disturbed(case, managed=case.verb == "publish" or number % 2 == 1)
     seen = arena.ends()

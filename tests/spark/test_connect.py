@@ -22,7 +22,7 @@ from lance_catalog.spark.session import session
 from tests.servers.fetch import SPARK_CONNECT, NotFetchedError
 from tests.spark.cluster import ConnectServer, Orders, environment
 from tests.spark.driver import Driver, DriverEndedError
-from tests.spark.tables import column, mended, opened, strays
+from tests.spark.tables import column, created, mended, opened, strays
 
 PIPELINE = """\
 [pipeline]
@@ -98,7 +98,8 @@ def client(
 def test_everything_through_a_server(client: Client, tmp_path: Path) -> None:
     """One test, so that there is one server."""
     catalog = DirectoryNamespace(root=str(tmp_path / "root"))
-    catalog.create_namespace({"id": ["db"]})
+    for name in ("db", "one"):
+        catalog.create_namespace({"id": [name]})
     catalog.enable_managed_versions()
     with closing(client()) as driver:
 
@@ -114,7 +115,7 @@ def test_everything_through_a_server(client: Client, tmp_path: Path) -> None:
         with closing(client(**orders.environment())) as other:
             _a_client_dies(ask, other, orders, catalog)
     mended(catalog)
-    assert strays(catalog, ["db", "v"]) == set()
+    assert strays(catalog, ["one", "v"]) == set()
 
 
 def _a_client_dies(
@@ -122,12 +123,12 @@ def _a_client_dies(
 ) -> None:
     """And before that it meets what this one attached."""
     root = catalog.context.settings.root
-    query = "select count(*) from {}db.v"
-    taken = other.ask("sql", root=root, query=query.format(""), namespace="db")
+    query = "select count(*) from {}one.v"
+    taken = other.ask("sql", root=root, query=query.format(""), namespace="one")
     assert taken["code"] == 5
-    apart = {"namespace": "db", "prefix": "other"}
+    apart = {"namespace": "one", "prefix": "other"}
     names, counted = other.ask("sql", root=root, query=query.format("other_"), **apart)
-    assert "other_db.v" in names and counted == [[8]]
+    assert "other_one.v" in names and counted == [[8]]
     assert ask("select", query=query.format("")) == [[8]]
     work = {"job": "killed", "table": "t_append"}
     orders.give("job.landed", "kill")
@@ -140,31 +141,31 @@ def _a_client_dies(
 
 def _reads_and_writes(ask: Callable[..., Any], catalog: DirectoryNamespace) -> None:
     query = "select id, array(float(id), float(0)) as v, 'n' || id as name from range(0, 8, 1, 2)"
-    made = ask("put", query=query, table="db.v", mode="create", vectors={"v": 2})
+    made = ask("put", query=query, table="one.v", mode="create", vectors={"v": 2})
     assert (made["rows"], made["version"], made["repeated"]) == (8, 1, False)
-    assert ask("put", query=query, table="db.v", mode="create")["code"] == 5
-    assert ask("put", query=query, table="db.v", mode="ignore")["version"] is None
-    assert ask("rows", table="db.v", columns=["id"], filter="id > 5") == [[6], [7]]
+    assert ask("put", query=query, table="one.v", mode="create")["code"] == 5
+    assert ask("put", query=query, table="one.v", mode="ignore")["version"] is None
+    assert ask("rows", table="one.v", columns=["id"], filter="id > 5") == [[6], [7]]
     near = {"column": "v", "q": [4.9, 0.0], "k": 2}
-    found = ask("rows", table="db.v", columns=["id"], nearest=near)
+    found = ask("rows", table="one.v", columns=["id"], nearest=near)
     assert [row[0] for row in found] == [4, 5]
-    assert len(ask("rows", table="db.v", limit=3)) == 3
-    assert ask("count", table="db.v", filter="id < 3") == 3
+    assert len(ask("rows", table="one.v", limit=3)) == 3
+    assert ask("count", table="one.v", filter="id < 3") == 3
     more = query.replace("0, 8", "6, 10")
-    assert ask("put", query=more, table="db.v", mode="append", vectors={"v": 2})["version"] == 2
-    assert ask("put", query=more, table="db.v", mode="merge", keys=["id"])["version"] == 3
-    names, counted = ask("sql", query="select count(*), max(id) from db.v", namespace="db")
-    assert names == ["db.v"] and counted == [[10, 9]]
-    assert ask("put", query=query, table="db.v", mode="overwrite", vectors={"v": 2})["rows"] == 8
-    assert ask("rows", table="db.v", columns=["id"], version=1, filter="id = 7") == [[7]]
+    assert ask("put", query=more, table="one.v", mode="append", vectors={"v": 2})["version"] == 2
+    assert ask("put", query=more, table="one.v", mode="merge", keys=["id"])["version"] == 3
+    names, counted = ask("sql", query="select count(*), max(id) from one.v", namespace="one")
+    assert names == ["one.v"] and counted == [[10, 9]]
+    assert ask("put", query=query, table="one.v", mode="overwrite", vectors={"v": 2})["rows"] == 8
+    assert ask("rows", table="one.v", columns=["id"], version=1, filter="id = 7") == [[7]]
     # What a task refuses comes back as our error, with the column.
-    wrong = ask("put", query="select 1L as id, array(float(1)) as v, 'n' as name", table="db.v",
+    wrong = ask("put", query="select 1L as id, array(float(1)) as v, 'n' as name", table="one.v",
                 mode="append")  # fmt: skip
     assert wrong["code"] == 20 and "'v'" in wrong["error"]
     assert ask("rows", table="db.absent")["code"] == 4
-    assert column(catalog, ["db", "v"], "id") == list(range(8))
+    assert column(catalog, ["one", "v"], "id") == list(range(8))
     mended(catalog)
-    assert strays(catalog, ["db", "v"]) == set()
+    assert strays(catalog, ["one", "v"]) == set()
 
 
 def _exactly_once(ask: Callable[..., Any], catalog: DirectoryNamespace, home: Path) -> None:
@@ -178,7 +179,7 @@ def _exactly_once(ask: Callable[..., Any], catalog: DirectoryNamespace, home: Pa
     base = list(range(110))
     for verb in ("append", "merge", "ingest", "direct", "stream", "publish"):
         name = f"t_{verb}"
-        ask("put", query="select id from range(0, 110, 1, 2)", table=f"db.{name}")
+        created(catalog, ["db", name], pa.table({"id": pa.array(base, pa.int64())}))
         given = {
             "job": f"job-{verb}",
             "table": name,
@@ -195,7 +196,7 @@ def _exactly_once(ask: Callable[..., Any], catalog: DirectoryNamespace, home: Pa
         assert opened(catalog, ["db", name]).version == 2
         assert strays(catalog, ["db", name]) == set()
     assert column(catalog, ["db", "u_publish"], "id") == list(range(100, 120))
-    ask("put", query="select id from range(0)", table="db.copied")
+    created(catalog, ["db", "copied"], new.slice(0, 0))
     copied = {"table": "db.t_merge", "to": "db.copied", "checkpoint": str(home / "copying")}
     for _ in range(2):
         assert ask("copy", **copied) is None

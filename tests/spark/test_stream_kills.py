@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from lance_catalog import DirectoryNamespace
-from tests.spark.stream_driver import started, wait_for
+from tests.spark.stream_driver import Child, started, wait_for
 from tests.spark.tables import column, mended, opened, strays
 
 pytest.importorskip("pyspark")
@@ -48,7 +48,7 @@ class Feed:
     def told(self) -> dict[str, Any]:
         source = {"from": T} if self.kind == "table" else {"files": str(self.files)}
         where = {"root": self.catalog.context.settings.root, "into": U}
-        return {**source, **where, "id": "killed", "checkpoint": str(self.base / "checkpoint")}
+        return {**source, **where, "id": self.kind, "checkpoint": str(self.base / "checkpoint")}
 
     def more(self) -> None:
         """Ten rows: a file, or a version."""
@@ -78,6 +78,7 @@ class Feed:
 def killed_and_restarted(feeds: list[Feed], kills: int) -> dict[str, int]:
     """Kill the queries so often; return how often where."""
     seen: dict[str, int] = {}
+    log = feeds[0].base / "output"
     told = {"queries": [feed.told() for feed in feeds], "drain": False, "most": 1}
     for number, point in zip(range(kills), itertools.cycle(POINTS), strict=False):
         for feed in feeds:
@@ -87,7 +88,12 @@ def killed_and_restarted(feeds: list[Feed], kills: int) -> dict[str, int]:
                 feed.upkeep()
         before = [feed.version() for feed in feeds]
         how = {} if point is None else {"LANCE_CATALOG_FAILPOINTS": f"{point}=stop"}
-        with started(DRIVER, told, **how) as child:
+        with log.open("ab") as output, started(DRIVER, told, output, **how) as child:
+
+            def stands(child: Child = child) -> bool:
+                assert child.ended() is None, log.read_text()[-4000:]
+                return child.stopped()
+
             if point is None:
                 # Of each in turn, so that the other is anywhere.
                 feed, was = feeds[number % 2], before[number % 2]
@@ -95,7 +101,7 @@ def killed_and_restarted(feeds: list[Feed], kills: int) -> dict[str, int]:
                 for one in feeds:
                     one.more()
             else:
-                wait_for(f"the stop at {point}", child.stopped)
+                wait_for(f"the stop at {point}", stands)
             assert child.ended() is None
             child.kill()
             assert child.ended() == -9

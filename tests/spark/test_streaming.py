@@ -129,6 +129,11 @@ def test_a_new_checkpoint_under_an_old_query_id(
         drain(read_stream(spark, catalog, T), catalog, U, tmp_path / "three")
     drain(read_stream(spark, catalog, T), catalog, U, tmp_path / "one")
     assert column(catalog, U, "id") == [0, 1, 2, 3, 4, 90]
+    # One run repeats a batch and goes on to what came meanwhile.
+    forget_last(tmp_path / "one")
+    write(spark.range(5, 7), catalog, T, "append")
+    drain(read_stream(spark, catalog, T), catalog, U, tmp_path / "one")
+    assert column(catalog, U, "id") == [0, 1, 2, 3, 4, 5, 6, 90]
     assert strays(catalog, U) == set()
     assert check(catalog.context, grace_seconds=-3600).problems == []
 

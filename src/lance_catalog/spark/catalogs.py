@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,8 @@ class CatalogRef:
     _opened: DirectoryNamespace | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        # A worker has a folder of its own to start from.
+        object.__setattr__(self, "root", _absolute(self.root))
         # A mistake is told where it was made, not by a task later.
         Settings.from_properties({"root": self.root, **self.properties})
 
@@ -81,7 +84,11 @@ def resolve(catalog: CatalogLike) -> CatalogRef:
         # How the object itself travels to a worker: what it was built from.
         _, (_, given) = catalog.__reduce__()
         properties = dict(given)
-        return CatalogRef(str(properties.pop("root")), properties, catalog)
+        root = str(properties.pop("root"))
+        if "://" not in root:
+            # Where it was opened: the caller may have changed its folder since.
+            root = str(getattr(catalog.context.store, "path", root))
+        return CatalogRef(root, properties, catalog)
     if isinstance(catalog, str) and catalog:
         return CatalogRef(catalog)
     raise InvalidInputError(
@@ -98,6 +105,10 @@ def table_names(table: str | Sequence[str]) -> Identifier:
             f"a table is a list of names or dotted text as 'db.events'; got {table!r}"
         )
     return names
+
+
+def _absolute(root: str) -> str:
+    return root if "://" in root or not root else os.path.abspath(os.path.expanduser(root))
 
 
 def _key(properties: Mapping[str, Any]) -> str:

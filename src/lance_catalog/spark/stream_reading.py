@@ -14,6 +14,7 @@ from typing import Any, Final
 import lance
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from lance_catalog.directory.operations.access import lance_errors
@@ -42,7 +43,7 @@ class _Part(InputPartition):
         self.rows = rows
 
 
-class StreamReader(DataSourceStreamReader):
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Yields the rows that versions inserted.
 
     The first batch is the table as it is when the query starts; with ``starting_version`` it
@@ -66,12 +67,26 @@ class StreamReader(DataSourceStreamReader):
         self._start = starting_version
         self._updates = include_updates
         self._options = ReadOptions(filter=filter)
+        #: Where a query ends that reads what there is and stops.
+        self._target: _Offset | None = None
 
     def initialOffset(self) -> _Offset:  # noqa: N802
         # -1: nothing was read yet, so the first batch is the whole table.
         return {"version": -1 if self._start is None else self._start}
 
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Note what there is now. Else Spark would stop after a batch that it repeats."""
+        dataset = open_location(self._location)
+        self._target = {"version": int(dataset.version), "stamp": stamp_of(dataset)}
+
     def latestOffset(self, start: _Offset, limit: Any) -> _Offset:  # noqa: N802
+        latest = self._latest(start)
+        if self._target is not None and self._target["version"] < latest["version"]:
+            latest = self._target
+        # Spark compares texts.
+        return start if latest["version"] <= start["version"] else latest
+
+    def _latest(self, start: _Offset) -> _Offset:
         dataset = open_location(self._location)
         latest, read = int(dataset.version), int(start["version"])
         # A table that was dropped and made anew counts from 1 again.
