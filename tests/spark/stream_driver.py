@@ -56,8 +56,9 @@ class Child:
         return self._process.poll()
 
     def stopped(self) -> bool:
-        """Whether one of its processes stands at a fail point."""
-        return any(state == "T" for _, state in self._all())
+        """Whether one of its workers stands at a fail point; not, when somebody stopped all."""
+        states = dict(self._all())
+        return "T" in states.values() and states.get(self._process.pid) != "T"
 
     def kill(self) -> None:
         """Kill every process of the session, so that none can end anything in order."""
