@@ -128,12 +128,17 @@ def test_the_same_on_an_s3_server(racers: Racers, bucket: Bucket, full: bool, ki
 def test_a_guard_switched_off_is_noticed(
     racers: Racers, tmp_path: Path, kind: str, bug: str
 ) -> None:
-    arena = Arena(str(tmp_path / "root"), kind, planted=bug)
-    try:
-        wrong, done, _ = run(racers, arena, 30)
-    except AssertionError as error:
-        print(f"{bug} broke a racer: {error}")
-        return
-    lost = [line for line in wrong if "readers found" in line]
-    print(f"{kind}, {bug}: {len(wrong)} violations, for example {lost[:2]}; {dict(done)}")
+    lost: list[str] = []
+    # On a busy machine they meet more seldom.
+    for turn in range(8):
+        arena = Arena(str(tmp_path / f"root{turn}"), kind, planted=bug)
+        try:
+            wrong, done, _ = run(racers, arena, 30)
+        except AssertionError as error:
+            print(f"{bug} broke a racer: {error}")
+            return
+        lost = [line for line in wrong if "readers found" in line]
+        print(f"{kind}, {bug}: {len(wrong)} violations, for example {lost[:2]}; {dict(done)}")
+        if lost:
+            break
     assert lost
