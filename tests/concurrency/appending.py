@@ -45,6 +45,8 @@ class Job:
     seed: int = 0
     #: Appends after which it has enough.
     limit: int = 1 << 19
+    #: Whether it takes turns with others, as in use; one that does not can keep them out for long.
+    turns: bool = False
 
     @property
     def log(self) -> str:
@@ -58,7 +60,8 @@ class Job:
 def append_until_stopped(job: Job) -> None:
     """The process itself."""
     # Writers that take turns hardly ever meet; these are here to meet.
-    setattr(fairness, "_QUIET", 0.0)  # noqa: B010 (it is final to everyone else)
+    quiet = 1.0 if job.turns else 0.0
+    setattr(fairness, "_QUIET", quiet)  # noqa: B010 (it is final to everyone else)
     chance = random.Random(job.seed * 1000 + job.number)
     row = job.number * RANGE
     with planted(job.bug), open(job.log, "a", encoding="utf-8", buffering=1) as log:

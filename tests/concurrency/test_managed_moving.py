@@ -78,7 +78,8 @@ def judge(root: str, mode: Mode, said: Said, tables: list[str]) -> None:
 def test_beside_moves(tmp_path: Path, full: bool, crew: Crew, mode: Mode) -> None:
     root = str(tmp_path / "root")
     ns = managed_catalog(root, mode, ["t"])
-    crew.jobs = lambda number: Job(root, mode, number + 1, str(tmp_path), ("t", "u"))
+    # A move takes longer than an append: without turns two writers on a fast disk starve it.
+    crew.jobs = lambda number: Job(root, mode, number + 1, str(tmp_path), ("t", "u"), turns=True)
     try:
         crew.begin(2)
         done = progress(crew, 0)
