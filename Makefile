@@ -20,7 +20,7 @@ demo: $(VENV)/.installed ## A tour on a local catalog: two minutes, no server (D
 	$(BIN)/python examples/demo.py $(DIR)
 
 test: $(VENV)/.installed ## Unit, behaviour, interop, race and crash tests: PyPI only
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not integration and not soak" tests
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not integration and not soak" tests
 
 check: $(VENV)/.installed ## Lint, types, layers, the conformance map
 	$(BIN)/ruff check .

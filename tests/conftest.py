@@ -22,6 +22,18 @@ settings.register_profile(
 settings.load_profile("steady")
 
 
+@pytest.hookimpl(tryfirst=True)  # Before the plugin that reads these marks.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests on Spark run in one of several processes: there it starts once.
+
+    They come first: the longest are among them, and at the end one process would wait for them.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/spark/"))
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "needs(*capabilities): run only in the modes that have them (tests.behaviour.catalogs)",

@@ -6,8 +6,6 @@ there is a registry, with versions managed as well.
 
 from __future__ import annotations
 
-import json
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,13 +15,14 @@ import lance
 import pytest
 from lance.fragment import write_fragments
 
-from lance_catalog import DirectoryNamespace
+from lance_catalog import DirectoryNamespace, failpoints
 from lance_catalog.config import Mode
 from lance_catalog.directory import job_creation, job_search, jobs
 from lance_catalog.directory.job_creation import prepare
 from lance_catalog.directory.jobs import Done, Job, Opened, Planned, commit_job, open_for_job
 from lance_catalog.maintenance.check import check
 from tests.behaviour.catalogs import Catalog, Root, rows
+from tests.concurrency.processes import CONTEXT
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -158,7 +157,16 @@ def create(
     return creation.land(wrote, rows(numbers).schema, fragments, properties or {})
 
 
-if __name__ == "__main__":  # In a process that a fail point kills.
-    _, root, verb, text = sys.argv
+def carried_out(properties: dict[str, str], verb: str, text: str, plan: str = "") -> int:
+    """Do one of these in a process that a fail point may kill; return how that ended."""
+    process = CONTEXT.Process(target=_carry_out, args=(properties, verb, text, plan))
+    process.start()
+    process.join()
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def _carry_out(properties: dict[str, str], verb: str, text: str, plan: str) -> None:
+    failpoints._plan = failpoints._parse(plan)
     verbs = {"append": append, "overwrite": overwrite, "create": create}
-    verbs[verb](DirectoryNamespace(**json.loads(root)), text.split("."), [7, 8], "job")
+    verbs[verb](DirectoryNamespace(**properties), text.split("."), [7, 8], "job")

@@ -1160,6 +1160,7 @@ class TestErrors:
             (OSError("LanceError(IO): Permission denied (os error 13)"), 15),
             (ValueError("Namespace error: AccessDenied"), 15),
             (ValueError("LanceError(IO): the disk is on fire"), 18),
+            (ValueError("External error: LanceError(IO): Not found: /t/data/1.lance"), 18),
             (RuntimeError("something else"), 18),
             (OSError("Commit result for version 7 is unknown"), 14),
             (ValueError("Query vector size 2 does not match"), 13),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -24,6 +22,7 @@ from lance_catalog.manifest import gated
 from tests.behaviour.catalogs import Catalog, code, refusal, rows
 from tests.behaviour.jobbing import (
     append,
+    carried_out,
     clean,
     data_paths,
     kept,
@@ -192,19 +191,13 @@ def test_a_driver_that_is_killed_in_every_mode(kept: Catalog, verb: str, point: 
 
 def _killed(kept: Catalog, verb: str, point: str) -> None:
     table = "t" if verb == "append" else "new"
-    given = json.dumps(kept.properties())
 
-    def run(**more: str) -> int:
-        return subprocess.run(
-            [sys.executable, "-m", "tests.behaviour.jobbing", given, verb, table],
-            env={**os.environ, **more},
-            cwd=Path(__file__).parents[2],
-            check=False,
-        ).returncode
+    def run(plan: str = "") -> int:
+        return carried_out(kept.properties(), verb, table, plan)
 
     if kept.mode is Mode.V1 and point == "table.registered":
         point = "job.created"  # Nothing is registered there.
-    assert run(LANCE_CATALOG_FAILPOINTS=f"{point}=kill") == -signal.SIGKILL
+    assert run(f"{point}=kill") == -signal.SIGKILL
     done = find_done(kept.ns.context, (table,), Job("job"))
     assert (done is None) == (
         point in ("job.announced", "job.looked", "job.staged", "table.version_staged")

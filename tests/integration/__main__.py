@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
     os.chdir(ROOT)
     tally = Tally()
     # Each worker starts servers of its own, once.
-    workers = [] if "-n" in arguments else ["-n", "2", "--dist", "worksteal"]
+    workers = [] if "-n" in arguments else ["-n", "2", "--dist", "loadgroup"]
     named = any(Path(argument.split("::")[0]).exists() for argument in arguments)
     chosen = arguments if named else [*arguments, "tests"]
     code = int(pytest.main(["-q", "-m", "integration and not soak", *workers, *chosen], [tally]))

@@ -16,8 +16,8 @@ from lance_catalog import DirectoryNamespace
 from lance_catalog.directory.jobs import Job
 from lance_catalog.maintenance.check import check
 from lance_catalog.spark.catalogs import resolve
-from lance_catalog.spark.commit import open_sink
 from lance_catalog.spark.results import WriteResult
+from lance_catalog.spark.sink import open_sink
 from lance_catalog.spark.write import write
 from tests.spark import driver
 from tests.spark.driver import T
@@ -43,7 +43,7 @@ EXPECTED = {
     "create": list(range(110)),
 }
 KILLS = [
-    ("append", "job.staged", False),
+    pytest.param("append", "job.staged", False, marks=pytest.mark.soak),
     ("publish", "job.landed", True),
     pytest.param("append", "job.task_written", True, marks=pytest.mark.soak),
     pytest.param("append", "job.landed", False, marks=pytest.mark.soak),
@@ -110,6 +110,7 @@ def test_two_drivers_at_once(
     assert check(catalog.context, grace_seconds=-3600).problems == []
 
 
+@pytest.mark.soak  # On a cluster in tests/spark/test_cluster.py.
 def test_a_worker_that_is_killed_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
     catalog = made(tmp_path, spark, managed=False)
     once = tmp_path / "killed"

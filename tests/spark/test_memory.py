@@ -110,7 +110,7 @@ def operations(spark: SparkSession, tables: Tables) -> dict[str, Callable[[], An
 
 
 SIZES = [
-    pytest.param("wide", 320, 4, id="wide"),
+    pytest.param("wide", 320, 4, marks=pytest.mark.soak, id="wide"),
     pytest.param("wide", 1500, 5, marks=pytest.mark.soak, id="wide-real"),
     pytest.param("narrow", 4_000_000, 4, marks=pytest.mark.soak, id="narrow-real"),
 ]

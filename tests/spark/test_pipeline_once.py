@@ -45,7 +45,7 @@ def records(catalog: DirectoryNamespace) -> list[tuple[str, str]]:
 SOAK = pytest.mark.soak
 #: The kind of pipeline, where it dies, and whether its tables have the rows by then.
 KILLS = [
-    ("two", "job.staged", False),
+    pytest.param("two", "job.staged", False, marks=SOAK),
     ("two", "record", True),
     pytest.param("two", "source.events.end", False, marks=SOAK),
     pytest.param("two", "step.clean.begin", False, marks=SOAK),

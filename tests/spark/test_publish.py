@@ -20,7 +20,7 @@ from lance_catalog.spark.write import write
 from tests.spark.tables import column, mended, opened, refused, strays
 
 #: By its full name: the package offers the function under it.
-publishing: Any = importlib.import_module("lance_catalog.spark.publish")
+parts: Any = importlib.import_module("lance_catalog.spark.publish_part")
 
 A, B, C = ["db", "a"], ["db", "b"], ["db", "c"]
 
@@ -71,7 +71,7 @@ def test_conflicts_are_staged_again_without_new_rows(
     real: Any = batch.carry_out
     runs: list[int] = []
     written: list[int] = []
-    real_write: Any = publishing.run_write
+    real_write: Any = parts.run_write
 
     def carry_out(ctx: Any, operations: Any) -> None:
         runs.append(1)
@@ -83,8 +83,8 @@ def test_conflicts_are_staged_again_without_new_rows(
         written.append(1)
         return real_write(df, sink)
 
-    monkeypatch.setattr(publishing.batch, "carry_out", carry_out)
-    monkeypatch.setattr(publishing, "run_write", run_write)
+    monkeypatch.setattr(batch, "carry_out", carry_out)
+    monkeypatch.setattr(parts, "run_write", run_write)
     publish(catalog, {"db.a": (spark.range(3, 5), {"mode": "append"}), "db.c": spark.range(2)})
     assert (len(runs), len(written)) == (2, 2)
     assert column(catalog, A, "id") == [0, 1, 2, 3, 4, 50]
@@ -110,7 +110,7 @@ def test_a_lost_answer(
         if lose:
             raise CommitOutcomeUnknownError("no answer")
 
-    monkeypatch.setattr(publishing.batch, "carry_out", carry_out)
+    monkeypatch.setattr(batch, "carry_out", carry_out)
     done = publish(
         catalog,
         {"db.a": (spark.range(3, 5), {"mode": "append"}), "db.c": spark.range(2)},
@@ -161,7 +161,7 @@ def _before_the_commit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object
             act()
         real(ctx, operations)
 
-    monkeypatch.setattr(publishing.batch, "carry_out", carry_out)
+    monkeypatch.setattr(batch, "carry_out", carry_out)
     return tries
 
 

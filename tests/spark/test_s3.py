@@ -28,7 +28,8 @@ from tests.servers.s3 import S3Server
 from tests.spark.stream_driver import started, wait_for
 
 pytest.importorskip("pyspark")
-pytestmark = pytest.mark.integration
+# One driver for all of them.
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("s3 driver")]
 
 
 @dataclass

@@ -109,7 +109,7 @@ def killed_and_restarted(feeds: list[Feed], kills: int) -> dict[str, int]:
     return seen
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.soak)])
 def test_rows_are_exact_after_kills(tmp_path: Path, kills: int) -> None:
     feeds = [Feed(tmp_path, "files"), Feed(tmp_path, "table")]
     seen = killed_and_restarted(feeds, kills)

@@ -24,7 +24,7 @@ from tests.spark.tables import column, mended, opened, refused, strays
 
 #: By its full name: the package offers the function under it.
 writing: Any = importlib.import_module("lance_catalog.spark.write")
-committing: Any = importlib.import_module("lance_catalog.spark.commit")
+giving: Any = importlib.import_module("lance_catalog.spark.given_properties")
 T = ["db", "t"]
 
 
@@ -159,7 +159,7 @@ def test_properties_that_a_dead_driver_did_not_set(
         return catalog.describe_table({"id": T}).properties or {}
 
     how: dict[str, Any] = {"mode": "overwrite", "job_id": "job", "properties": {"run": "1"}}
-    monkeypatch.setattr(committing, "set_of_table", killed)
+    monkeypatch.setattr(giving, "set_of_table", killed)
     with pytest.raises(KeyboardInterrupt):
         write(spark.range(5, 6), catalog, T, **how)
     monkeypatch.undo()

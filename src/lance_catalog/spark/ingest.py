@@ -23,16 +23,10 @@ from lance_catalog.errors import (
 )
 from lance_catalog.model import check_user_properties
 from lance_catalog.spark.catalogs import CatalogLike, CatalogRef, resolve, table_names
-from lance_catalog.spark.commit import (
-    Sink,
-    committed,
-    exists,
-    give_properties,
-    open_sink,
-    result_of,
-    spark_errors,
-)
+from lance_catalog.spark.commit import committed
+from lance_catalog.spark.failures import spark_errors
 from lance_catalog.spark.fragments import FragmentTarget, Message
+from lance_catalog.spark.given_properties import give_properties
 from lance_catalog.spark.ingest_files import (
     Piece,
     Source,
@@ -41,7 +35,8 @@ from lance_catalog.spark.ingest_files import (
     pieces_of,
     schema_of,
 )
-from lance_catalog.spark.results import WriteResult
+from lance_catalog.spark.results import WriteResult, result_of
+from lance_catalog.spark.sink import Sink, exists, open_sink
 from lance_catalog.spark.source_writer import job_format
 
 if TYPE_CHECKING:

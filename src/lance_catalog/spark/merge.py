@@ -42,9 +42,10 @@ from lance_catalog.errors import (
 from lance_catalog.identifiers import Identifier
 from lance_catalog.spark.batches import ReadPlan, to_spark
 from lance_catalog.spark.catalogs import CatalogRef
-from lance_catalog.spark.commit import Sink, result_of, spark_errors
+from lance_catalog.spark.failures import spark_errors
 from lance_catalog.spark.fragments import Message, attempt_number, fragments_of
-from lance_catalog.spark.results import WriteResult
+from lance_catalog.spark.results import WriteResult, result_of
+from lance_catalog.spark.sink import Sink
 from lance_catalog.spark.source_writer import Taken, job_format, run_write
 from lance_catalog.spark.types import spark_schema
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import lance
 
 from lance_catalog.directory.operations.access import lance_errors
 from lance_catalog.errors import (
     InvalidInputError,
+    LanceNamespaceError,
     TableVersionNotFoundError,
     UnsupportedOperationError,
 )
@@ -55,6 +58,25 @@ class PinnedTable:
                 "made for: the table was purged and made anew in the same place. Read it again."
             )
         return dataset
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Turn Lance's errors of a scan into ours; 11 where a file of the version is gone."""
+        try:
+            with lance_errors(f"reading '{self.text}' at version {self.version}"):
+                yield
+        except LanceNamespaceError as error:
+            if _GONE.search(str(error)) is None:
+                raise
+            raise TableVersionNotFoundError(
+                f"{error}. A file of this version is not found: the version was cleaned up or the "
+                "table purged while the DataFrame was in use, or the file is lost, which "
+                "`lance-catalog spark verify` tells. Read the table again."
+            ) from error
+
+
+# A handle that a task before this one opened knows of files that are gone since.
+_GONE: Final = re.compile(r"not found: \S+/data/\S+", re.IGNORECASE)
 
 
 @functools.lru_cache(maxsize=8)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from lance_catalog.directory.jobs import Done, Job
 from lance_catalog.identifiers import Identifier, format_text
 
-__all__ = ["PublishResult", "WriteResult"]
+__all__ = ["PublishResult", "WriteResult", "result_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +48,8 @@ class PublishResult:
     @property
     def rows(self) -> int:
         return sum(one.rows for one in self.tables)
+
+
+def result_of(names: Identifier, job: Job, done: Done) -> WriteResult:
+    """Return the answer for a commit."""
+    return WriteResult(names, done.version, done.rows, done.bytes, job.id, done.repeated)

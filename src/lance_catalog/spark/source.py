@@ -25,7 +25,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from lance_catalog.directory.operations.access import lance_errors
 from lance_catalog.errors import TableColumnNotFoundError
 from lance_catalog.spark.batches import ReadPlan, to_spark
 from lance_catalog.spark.catalogs import CatalogRef
@@ -126,7 +125,7 @@ class LanceReader(DataSourceReader):
         columns = stored_columns(self._schema)
         pieces = plan_pieces(dataset, self._options, columns)
         if pieces:
-            with lance_errors(f"planning a read of '{self._table.text}'"):
+            with self._table.reading():
                 width = measure_width(dataset, columns)
             for piece in pieces:
                 piece.rows = batch_rows(width, self._options.batch_bytes)
@@ -138,7 +137,7 @@ class LanceReader(DataSourceReader):
             return
         dataset = self._table.open()
         plan = ReadPlan(self._schema, self._options.truncate_ns)
-        with lance_errors(f"reading '{self._table.text}' at version {self._table.version}"):
+        with self._table.reading():
             found = batches_of(dataset, self._options, self._schema, partition, partition.rows)
             for batch in found:
                 yield to_spark(batch, plan)

@@ -31,10 +31,12 @@ from lance_catalog.directory.job_records import alive
 from lance_catalog.directory.jobs import Job
 from lance_catalog.errors import InternalError, UnsupportedOperationError
 from lance_catalog.spark.catalogs import CatalogRef
-from lance_catalog.spark.commit import Sink, committed, spark_errors
+from lance_catalog.spark.commit import committed
+from lance_catalog.spark.failures import spark_errors
 from lance_catalog.spark.fragments import FragmentTarget, Message
 from lance_catalog.spark.options import Location, location_of
 from lance_catalog.spark.registering import activate, register
+from lance_catalog.spark.sink import Sink
 from lance_catalog.spark.types import arrow_schema_for, require_castable
 
 if TYPE_CHECKING:
@@ -220,7 +222,7 @@ def _pack(sink: Sink) -> dict[str, Any]:
 def _unpack(told: Mapping[str, Any]) -> Sink:
     from lance_catalog.directory import job_records
     from lance_catalog.directory.job_creation import Creation
-    from lance_catalog.spark.commit import reopened
+    from lance_catalog.spark.sink import reopened
 
     ref: CatalogRef = told["ref"]
     ctx, target = ref.open().context, FragmentTarget.from_json(told["target"])
@@ -238,7 +240,7 @@ def batch_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceWriter:
     """Return the writer of ``df.write.format("lance")`` for a table of a catalog."""
-    from lance_catalog.spark.commit import open_sink
+    from lance_catalog.spark.sink import open_sink
 
     given = {key.lower(): value for key, value in options.items()}
     location = location_of(given)

@@ -36,7 +36,7 @@ from lance_catalog.errors import (
 )
 from lance_catalog.identifiers import Identifier, format_text
 from lance_catalog.spark.catalogs import CatalogLike, CatalogRef, resolve, table_names
-from lance_catalog.spark.commit import require_same_columns
+from lance_catalog.spark.columns import require_same_columns
 from lance_catalog.spark.fragments import FragmentTarget, Message, fragments_of
 from lance_catalog.spark.opening import open_location
 from lance_catalog.spark.options import Location, ReadOptions, location_of

@@ -12,15 +12,10 @@ from lance_catalog.errors import InvalidInputError, TableSchemaValidationError
 from lance_catalog.identifiers import Identifier
 from lance_catalog.model import check_user_properties
 from lance_catalog.spark.catalogs import CatalogLike, CatalogRef, resolve, table_names
-from lance_catalog.spark.commit import (
-    Sink,
-    committed,
-    exists,
-    give_properties,
-    open_sink,
-    result_of,
-)
-from lance_catalog.spark.results import WriteResult
+from lance_catalog.spark.commit import committed
+from lance_catalog.spark.given_properties import give_properties
+from lance_catalog.spark.results import WriteResult, result_of
+from lance_catalog.spark.sink import Sink, exists, open_sink
 from lance_catalog.spark.source_writer import run_write
 from lance_catalog.spark.types import arrow_schema_for, require_castable
 

@@ -184,7 +184,7 @@ _NEXT: Final[dict[type[LanceNamespaceError], str]] = {
 
 # Messages that come through Rust but are about the machine, whatever their Python class.
 _MACHINE: Final = re.compile(
-    r"^(namespace error|lanceerror\(io\)|encountered internal error)", re.I
+    r"^(external error: )?(namespace error|lanceerror\(io\)|encountered internal error)", re.I
 )
 
 

@@ -25,7 +25,7 @@ from lance_catalog.errors import (
 )
 from lance_catalog.manifest.author import author
 from lance_catalog.spark.catalogs import CatalogLike, CatalogRef, resolve
-from lance_catalog.spark.commit import spark_errors
+from lance_catalog.spark.failures import spark_errors
 from lance_catalog.spark.pipeline.earlier import done_before, shows_secrets, without_secrets
 from lance_catalog.spark.pipeline.expectations import check
 from lance_catalog.spark.pipeline.frames import (
