@@ -7,6 +7,7 @@ import io
 import itertools
 import os
 import uuid
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -250,9 +251,16 @@ def code(call: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
     return int(refusal(call, *args, **kwargs).code)
 
 
-def variants(modes: Iterable[Mode], stores: Iterable[str], homes: Sequence[str]) -> list[Any]:
-    """The parameters of the ``catalog`` fixture: every combination that exists."""
+def variants(
+    test: str, modes: Sequence[Mode], stores: Iterable[str], homes: Sequence[str]
+) -> list[Any]:
+    """The parameters of the ``catalog`` fixture: every combination that exists.
+
+    On the second of the servers a test runs in one of its modes, another for each test: what they
+    differ in shows on the first. `make soak` runs the others.
+    """
     found = []
+    shown = modes[zlib.crc32(test.encode()) % len(modes)] if modes else None
     for mode, store, home in itertools.product(modes, stores, homes):
         if home == "nested" and "namespaces" not in CAPABILITIES[mode]:
             continue
@@ -260,6 +268,8 @@ def variants(modes: Iterable[Mode], stores: Iterable[str], homes: Sequence[str])
         if store in CLOUD_STORES and len(homes) > 1 and home != CLOUD_HOMES[mode]:
             continue
         marks = [pytest.mark.integration] if store in CLOUD_STORES else []
+        if store == "azurite" and mode is not shown:
+            marks.append(pytest.mark.soak)
         text = f"{mode.value}-{store}" + (f"-{home}" if home == "nested" else "")
         found.append(pytest.param((mode, store, home), id=text, marks=marks))
     return found

@@ -32,7 +32,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     wanted = set(chosen("needs", ()))
     modes = [mode for mode in chosen("modes", list(Mode)) if wanted <= CAPABILITIES[mode]]
-    params = variants(modes, chosen("stores", STORES), chosen("homes", ("root",)))
+    test = metafunc.definition.nodeid
+    params = variants(test, modes, chosen("stores", STORES), chosen("homes", ("root",)))
     metafunc.parametrize("catalog", params, indirect=True)
 
 

@@ -95,8 +95,9 @@ def client(
 
 
 @pytest.mark.integration
-def test_everything_through_a_server(client: Client, tmp_path: Path) -> None:
-    """One test, so that there is one server."""
+@pytest.mark.parametrize("streams", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_everything_through_a_server(client: Client, tmp_path: Path, streams: bool) -> None:
+    """One test, so that there is one server; streams take as long as all else together."""
     catalog = DirectoryNamespace(root=str(tmp_path / "root"))
     for name in ("db", "one"):
         catalog.create_namespace({"id": [name]})
@@ -109,7 +110,7 @@ def test_everything_through_a_server(client: Client, tmp_path: Path) -> None:
         module, version, alone = ask("what")
         assert module.startswith("pyspark.sql.connect") and version.startswith("4.") and alone
         _reads_and_writes(ask, catalog)
-        _exactly_once(ask, catalog, tmp_path)
+        _exactly_once(ask, catalog, tmp_path, streams)
         _pipelines_and_jobs(ask, catalog, tmp_path)
         orders = Orders(tmp_path / "orders")
         with closing(client(**orders.environment())) as other:
@@ -168,7 +169,9 @@ def _reads_and_writes(ask: Callable[..., Any], catalog: DirectoryNamespace) -> N
     assert strays(catalog, ["one", "v"]) == set()
 
 
-def _exactly_once(ask: Callable[..., Any], catalog: DirectoryNamespace, home: Path) -> None:
+def _exactly_once(
+    ask: Callable[..., Any], catalog: DirectoryNamespace, home: Path, streams: bool
+) -> None:
     files = home / "in"
     files.mkdir()
     new = pa.table({"id": pa.array(range(100, 120), pa.int64())})
@@ -177,7 +180,8 @@ def _exactly_once(ask: Callable[..., Any], catalog: DirectoryNamespace, home: Pa
     streamed.mkdir()
     (streamed / "a.json").write_text("".join(json.dumps(row) + "\n" for row in new.to_pylist()))
     base = list(range(110))
-    for verb in ("append", "merge", "ingest", "direct", "stream", "publish"):
+    verbs = ["append", "merge", "ingest", "publish", *(["direct", "stream"] if streams else [])]
+    for verb in verbs:
         name = f"t_{verb}"
         created(catalog, ["db", name], pa.table({"id": pa.array(base, pa.int64())}))
         given = {
@@ -196,6 +200,8 @@ def _exactly_once(ask: Callable[..., Any], catalog: DirectoryNamespace, home: Pa
         assert opened(catalog, ["db", name]).version == 2
         assert strays(catalog, ["db", name]) == set()
     assert column(catalog, ["db", "u_publish"], "id") == list(range(100, 120))
+    if not streams:
+        return
     created(catalog, ["db", "copied"], new.slice(0, 0))
     copied = {"table": "db.t_merge", "to": "db.copied", "checkpoint": str(home / "copying")}
     for _ in range(2):
