@@ -20,7 +20,7 @@ from lance_catalog.errors import (
     TableVersionNotFoundError,
     UnsupportedOperationError,
 )
-from lance_catalog.spark import col, count, read
+from lance_catalog.spark import col, count, planning, read
 from lance_catalog.spark.options import ReadOptions
 from lance_catalog.spark.planning import Piece, Width, batch_rows, measure_width, plan_pieces
 from lance_catalog.spark.scanning import batches_of, read_schema
@@ -240,6 +240,32 @@ def test_small_fragments_share_a_task_and_large_ones_are_cut(catalog: Any) -> No
     filtered = pieces_of(dataset, partition_bytes=200, filter="id > 10")
     assert len(filtered) == len(dataset.get_fragments())
     assert sorted(covered(dataset, filtered, filter="id > 10")) == list(range(11, 100))
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cores", "most", "expected"),
+    [
+        ([30, 31, 12, 31, 31, 12, 30, 31, 12, 31, 31, 12], 2, 512, [147, 147]),
+        ([100] * 6, 2, 128, [100] * 6),
+        ([60] * 10, 2, 128, [120, 60, 120, 120, 60, 120]),
+        ([10, 1000, 10], 2, 510, [10, 1000, 10]),
+        ([1] * 20, 8, 128, [7, 6, 7]),
+        ([], 2, 128, []),
+    ],
+    ids=["one turn", "three turns", "two fit", "one too large", "never below the least", "none"],
+)
+def test_all_cores_have_something_to_do_until_the_end(
+    sizes: list[int], cores: int, most: int, expected: list[int]
+) -> None:
+    """Fragments that differ a little: no further task for what is left over."""
+    fragments = [planning._Fragment(n, 1, size * MIB) for n, size in enumerate(sizes)]
+    asked = ReadOptions(partition_bytes=most * MIB, parallelism=cores)
+    groups = list(planning._groups(fragments, planning._target(fragments, asked)))
+    assert [sum(one.size for one in group) // MIB for group in groups] == expected
+    assert [one for group in groups for one in group] == fragments
 
 
 @pytest.mark.parametrize("limit", [1, 24, 25, 26, 59, 98, 99, 1000])

@@ -50,7 +50,7 @@ READ_OPTIONS: Final[Mapping[str, str]] = {
     "nearest": "a vector search, JSON: column, q, k, metric, nprobes, refine_factor, ...",
     "full_text": "a full text search: the words, or JSON: query, columns",
     "batch_bytes": "how many bytes of rows go to Spark at a time; default 2 MiB",
-    "partition_bytes": "how many bytes on disk make a task; default 128 MiB",
+    "partition_bytes": "how many bytes on disk make a task; default 512 MiB",
     "parallelism": "how many tasks a table should make when it is large enough for them",
     "blobs": "'bytes' or 'descriptors': what a blob column holds; default bytes",
     "truncate_ns": "cut digits below the microsecond instead of refusing them; default false",
@@ -63,7 +63,8 @@ STREAM_OPTIONS: Final[Mapping[str, str]] = {
 }
 
 DEFAULT_BATCH_BYTES: Final = 2 << 20
-DEFAULT_PARTITION_BYTES: Final = 128 << 20
+#: A task costs Spark a tenth of a second on top; it holds no more in memory when it is longer.
+DEFAULT_PARTITION_BYTES: Final = 512 << 20
 _NEAREST: Final = frozenset(
     {"column", "q", "k", "metric", "use_index", "nprobes", "minimum_nprobes", "maximum_nprobes"}
     | {"refine_factor", "ef", "distance_range", "query_parallelism"}

@@ -89,20 +89,38 @@ def _target(fragments: Sequence[_Fragment], options: ReadOptions) -> int:
     total = sum(one.size for one in fragments)
     if options.parallelism is None:
         return options.partition_bytes
-    fair = max(SMALLEST_TASK, -(-total // max(1, options.parallelism)))
-    return min(options.partition_bytes, fair)
+    # As many turns of all cores as it takes, and nobody idle in the last one.
+    at_once = max(1, options.parallelism)
+    turns = max(1, -(-total // (options.partition_bytes * at_once)))
+    return min(options.partition_bytes, max(SMALLEST_TASK, -(-total // (turns * at_once))))
 
 
 def _groups(fragments: Iterable[_Fragment], target: int) -> Iterator[list[_Fragment]]:
-    """Neighbours that together are no more than the target, or one alone."""
-    group: list[_Fragment] = []
+    """Neighbours that together are about the target; one that is more than that, alone."""
+    run: list[_Fragment] = []
     for one in fragments:
-        if group and sum(other.size for other in group) + one.size > target:
-            yield group
-            group = []
-        group.append(one)
-    if group:
-        yield group
+        if one.size <= target:
+            run.append(one)
+            continue
+        yield from _even(run, target)
+        run = []
+        yield [one]
+    yield from _even(run, target)
+
+
+def _even(run: Sequence[_Fragment], target: int) -> Iterator[list[_Fragment]]:
+    """As few groups as the target allows, of about the same size.
+
+    Filled up one after the other there would often be one more, for what is left over: with as
+    many tasks as run at once that is a second turn of all for almost nothing.
+    """
+    total = sum(one.size for one in run)
+    groups: list[list[_Fragment]] = [[] for _ in range(-(-total // target))]
+    before = 0
+    for one in run:
+        groups[(2 * before + one.size) * len(groups) // (2 * total)].append(one)
+        before += one.size
+    yield from filter(None, groups)
 
 
 def _cut(fragments: Sequence[_Fragment], target: int, limit: int | None) -> Iterator[Piece]:
