@@ -32,10 +32,13 @@ from lance_catalog.spark.ingest_files import (
     Source,
     batches_of,
     find_files,
+    joined,
     pieces_of,
     schema_of,
 )
+from lance_catalog.spark.read import parallelism_of
 from lance_catalog.spark.results import WriteResult, result_of
+from lance_catalog.spark.shares import DEFAULT_TASK_BYTES, even_shares, task_bytes_for
 from lance_catalog.spark.sink import Sink, exists, open_sink
 from lance_catalog.spark.source_writer import job_format
 
@@ -44,8 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = ["IngestReader", "ingest"]
 
-#: Bytes of files that make a task.
-TASK_BYTES: Final = 128 << 20
+#: Parts of files that are given out by themselves, so that tasks can be of one size.
+_GRAIN: Final = 32 << 20
 _MODES: Final = ("create", "append", "overwrite", "ignore")
 _ANSWER: Final = "message string"
 
@@ -62,7 +65,7 @@ def ingest(
     vectors: Mapping[str, int] | None = None,
     properties: Mapping[str, str] | None = None,
     job_id: str | None = None,
-    task_bytes: int = TASK_BYTES,
+    task_bytes: int = DEFAULT_TASK_BYTES,
     storage: Mapping[str, str] | None = None,
     max_rows_per_file: int | None = None,
     max_bytes_per_file: int | None = None,
@@ -147,11 +150,13 @@ def _run(
     own: bool,
 ) -> list[Message]:
     """Let Spark run the tasks; return what it took of their answers."""
-    pieces = [piece for one in sources for piece in pieces_of(one, storage, max(1, task_bytes))]
+    grain = max(1, min(task_bytes, _GRAIN))
+    pieces = [piece for one in sources for piece in pieces_of(one, storage, grain)]
     target = sink.target
     known = list(columns or target.schema.names)
     plan = {"target": target.to_json(), "columns": known, "chosen": columns is not None}
-    plan["task_bytes"] = task_bytes
+    total = sum(piece.size for piece in pieces)
+    plan["task_bytes"] = task_bytes_for(total, max(1, task_bytes), parallelism_of(spark))
     # Ten thousand files are no option of a plan.
     body = json.dumps([asdict(one) for one in pieces]).encode()
     sink.ctx.store.put(f"{target.tasks}/pieces", body)
@@ -184,16 +189,8 @@ class IngestReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         pieces, _ = self._pieces()
-        groups: list[_Part] = []
-        size = 0
-        for number, piece in enumerate(pieces):
-            # Small files share a task: one costs tens of milliseconds.
-            if not groups or size + piece.size > self._told["task_bytes"]:
-                groups.append(_Part([]))
-                size = 0
-            groups[-1].numbers.append(number)
-            size += piece.size
-        return list(groups)
+        sizes = [piece.size for piece in pieces]
+        return [_Part(list(share)) for share in even_shares(sizes, self._told["task_bytes"])]
 
     def _pieces(self) -> tuple[list[Piece], Mapping[str, str]]:
         store = self._catalog.open().context.store
@@ -207,7 +204,7 @@ class IngestReader(DataSourceReader):
         if not isinstance(partition, _Part):
             return
         pieces, storage = self._pieces()
-        chosen = [pieces[number] for number in partition.numbers]
+        chosen = joined([pieces[number] for number in partition.numbers])
         message = self._target.write(self._catalog, self._batches(chosen, storage))
         yield (message.to_json(),)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -177,6 +177,24 @@ def pieces_of(source: Source, storage: Mapping[str, str], target: int) -> list[P
         parts.append(number)
         size += more
     return [*made, Piece(source, tuple(parts), size)] if parts else made
+
+
+def joined(pieces: Iterable[Piece]) -> list[Piece]:
+    """Return neighbours of one file as one piece, up to what is fetched ahead: it opens once."""
+    made: list[Piece] = []
+    for one in pieces:
+        last = made[-1] if made else None
+        if (
+            last is not None
+            and last.source == one.source
+            and last.parts is not None
+            and one.parts is not None
+            and last.size + one.size <= _AHEAD
+        ):
+            made[-1] = Piece(one.source, last.parts + one.parts, last.size + one.size)
+        else:
+            made.append(one)
+    return made
 
 
 def schema_of(source: Source, storage: Mapping[str, str]) -> pa.Schema:

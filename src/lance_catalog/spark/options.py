@@ -16,6 +16,7 @@ from lance_catalog.config import PROPERTIES, STORAGE_PREFIX, parse_bool, parse_c
 from lance_catalog.errors import InvalidInputError
 from lance_catalog.identifiers import Identifier, format_text
 from lance_catalog.spark.catalogs import CatalogRef, table_names
+from lance_catalog.spark.shares import DEFAULT_TASK_BYTES
 from lance_catalog.spark.types import Blobs
 
 __all__ = [
@@ -63,8 +64,6 @@ STREAM_OPTIONS: Final[Mapping[str, str]] = {
 }
 
 DEFAULT_BATCH_BYTES: Final = 2 << 20
-#: A task costs Spark a tenth of a second on top; it holds no more in memory when it is longer.
-DEFAULT_PARTITION_BYTES: Final = 512 << 20
 _NEAREST: Final = frozenset(
     {"column", "q", "k", "metric", "use_index", "nprobes", "minimum_nprobes", "maximum_nprobes"}
     | {"refine_factor", "ef", "distance_range", "query_parallelism"}
@@ -155,7 +154,7 @@ class ReadOptions:
     nearest: Mapping[str, Any] | None = None
     full_text: Mapping[str, Any] | None = None
     batch_bytes: int = DEFAULT_BATCH_BYTES
-    partition_bytes: int = DEFAULT_PARTITION_BYTES
+    partition_bytes: int = DEFAULT_TASK_BYTES
     parallelism: int | None = None
     blobs: Blobs = "bytes"
     truncate_ns: bool = False
@@ -242,7 +241,7 @@ class ReadOptions:
             if search is not None and search.lstrip().startswith("{")
             else search,
             batch_bytes=_number(given, "batch_bytes"),
-            partition_bytes=_number(given, "partition_bytes") or DEFAULT_PARTITION_BYTES,
+            partition_bytes=_number(given, "partition_bytes") or DEFAULT_TASK_BYTES,
             parallelism=_number(given, "parallelism"),
             blobs=given.get("blobs", "bytes"),
             truncate_ns=parse_bool("truncate_ns", given.get("truncate_ns", False)),

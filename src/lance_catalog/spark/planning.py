@@ -7,7 +7,7 @@ from how wide they are: that bounds the memory of a task, whatever the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,12 +16,11 @@ from pyspark.sql.datasource import InputPartition
 
 from lance_catalog.directory.operations.access import lance_errors
 from lance_catalog.spark.options import ReadOptions
+from lance_catalog.spark.shares import even_shares, task_bytes_for
 from lance_catalog.spark.types import is_blob
 
 __all__ = ["Piece", "Width", "batch_rows", "measure_width", "plan_pieces"]
 
-#: Less than this is never worth a task of its own.
-SMALLEST_TASK: Final = 8 << 20
 MOST_ROWS: Final = 32_768
 #: How many rows are looked at to learn how wide they are.
 SAMPLE: Final = 64
@@ -87,40 +86,12 @@ def _fragments(dataset: Any, share: float) -> Iterator[_Fragment]:
 
 def _target(fragments: Sequence[_Fragment], options: ReadOptions) -> int:
     total = sum(one.size for one in fragments)
-    if options.parallelism is None:
-        return options.partition_bytes
-    # As many turns of all cores as it takes, and nobody idle in the last one.
-    at_once = max(1, options.parallelism)
-    turns = max(1, -(-total // (options.partition_bytes * at_once)))
-    return min(options.partition_bytes, max(SMALLEST_TASK, -(-total // (turns * at_once))))
+    return task_bytes_for(total, options.partition_bytes, options.parallelism)
 
 
-def _groups(fragments: Iterable[_Fragment], target: int) -> Iterator[list[_Fragment]]:
-    """Neighbours that together are about the target; one that is more than that, alone."""
-    run: list[_Fragment] = []
-    for one in fragments:
-        if one.size <= target:
-            run.append(one)
-            continue
-        yield from _even(run, target)
-        run = []
-        yield [one]
-    yield from _even(run, target)
-
-
-def _even(run: Sequence[_Fragment], target: int) -> Iterator[list[_Fragment]]:
-    """As few groups as the target allows, of about the same size.
-
-    Filled up one after the other there would often be one more, for what is left over: with as
-    many tasks as run at once that is a second turn of all for almost nothing.
-    """
-    total = sum(one.size for one in run)
-    groups: list[list[_Fragment]] = [[] for _ in range(-(-total // target))]
-    before = 0
-    for one in run:
-        groups[(2 * before + one.size) * len(groups) // (2 * total)].append(one)
-        before += one.size
-    yield from filter(None, groups)
+def _groups(fragments: Sequence[_Fragment], target: int) -> Iterator[list[_Fragment]]:
+    for share in even_shares([one.size for one in fragments], target):
+        yield [fragments[number] for number in share]
 
 
 def _cut(fragments: Sequence[_Fragment], target: int, limit: int | None) -> Iterator[Piece]:
