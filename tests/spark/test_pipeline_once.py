@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import signal
 import threading
 from collections import Counter
@@ -16,12 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lance_catalog import DirectoryNamespace, errors
+from lance_catalog.directory.managed import batch
 from lance_catalog.spark.pipeline import load
 from tests.spark import pipeline_driver
 from tests.spark.tables import column, mended, strays
-
-#: By its full name: the package offers the function under it.
-publishing: Any = importlib.import_module("lance_catalog.spark.publish")
 
 BIG, SMALL = ["db", "big"], ["db", "small"]
 RUNS = ["lance_catalog_runs", "pipeline_runs"]
@@ -140,8 +137,8 @@ class Race:
         self.meeting: threading.Barrier | None = None
         self._met = threading.local()
         self._lock = threading.Lock()
-        self._real = publishing.batch.carry_out
-        monkeypatch.setattr(publishing.batch, "carry_out", self._carry_out)
+        self._real = batch.carry_out
+        monkeypatch.setattr(batch, "carry_out", self._carry_out)
 
     def begin(self) -> None:
         self.meeting = threading.Barrier(2)
