@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -9,6 +11,9 @@ from tests.servers.fixtures import azurite_server, cloud, proxied, s3_server
 from tests.spark.running import spark
 
 __all__ = ["azurite_server", "cloud", "proxied", "s3_server", "spark"]
+
+# Sessions of Spark in tests live for seconds: what a JVM compiles well in that time is never used.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # Storage answers when it answers: a slow example is no finding. The same examples every time, so
 # that red is red for everybody; `make soak` looks further.

@@ -43,7 +43,7 @@ SOAK = pytest.mark.soak
 #: The kind of pipeline, where it dies, and whether its tables have the rows by then.
 KILLS = [
     pytest.param("two", "job.staged", False, marks=SOAK),
-    ("two", "record", True),
+    pytest.param("two", "record", True, marks=SOAK),
     pytest.param("two", "source.events.end", False, marks=SOAK),
     pytest.param("two", "step.clean.begin", False, marks=SOAK),
     pytest.param("two", "step.clean.end", False, marks=SOAK),

@@ -109,7 +109,8 @@ def killed_and_restarted(feeds: list[Feed], kills: int) -> dict[str, int]:
     return seen
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.soak)])
+@pytest.mark.soak  # Restarts without kills are in test_streaming.py.
+@pytest.mark.parametrize("kills", [2, 20])
 def test_rows_are_exact_after_kills(tmp_path: Path, kills: int) -> None:
     feeds = [Feed(tmp_path, "files"), Feed(tmp_path, "table")]
     seen = killed_and_restarted(feeds, kills)
