@@ -27,6 +27,7 @@ from lance_catalog.errors import (
     InternalError,
     LanceNamespaceError,
 )
+from lance_catalog.spark.allocator import give_back
 from lance_catalog.spark.batches import slices, to_lance
 from lance_catalog.spark.catalogs import CatalogRef
 
@@ -184,6 +185,8 @@ class FragmentTarget:
             if type(error).__name__ != "PanicException":
                 raise
             raise InternalError(f"writing to '{self.text}': Lance gave up: {error}") from error
+        finally:
+            give_back()
 
 
 def attempt_number() -> int:

@@ -26,6 +26,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from lance_catalog.errors import TableColumnNotFoundError
+from lance_catalog.spark.allocator import give_back
 from lance_catalog.spark.batches import ReadPlan, to_spark
 from lance_catalog.spark.catalogs import CatalogRef
 from lance_catalog.spark.opening import (
@@ -137,10 +138,13 @@ class LanceReader(DataSourceReader):
             return
         dataset = self._table.open()
         plan = ReadPlan(self._schema, self._options.truncate_ns)
-        with self._table.reading():
-            found = batches_of(dataset, self._options, self._schema, partition, partition.rows)
-            for batch in found:
-                yield to_spark(batch, plan)
+        try:
+            with self._table.reading():
+                found = batches_of(dataset, self._options, self._schema, partition, partition.rows)
+                for batch in found:
+                    yield to_spark(batch, plan)
+        finally:
+            give_back()
 
 
 _sealed: weakref.WeakKeyDictionary[SparkSession, dict[CatalogRef, str]] = (
