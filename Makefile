@@ -29,7 +29,7 @@ check: $(VENV)/.installed ## Lint, types, layers, the conformance map
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/unit/test_conformance.py
 
-integration: $(VENV)/.installed ## The same behaviour on real object stores (MinIO, Azurite)
+integration: $(VENV)/.installed ## On real object stores (MinIO, Azurite), a Spark cluster and Spark Connect
 	$(BIN)/python -m tests.servers fetch
 	$(BIN)/python -m tests.integration
 

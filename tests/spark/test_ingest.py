@@ -15,7 +15,9 @@ from pyspark.sql import SparkSession
 
 from lance_catalog import DirectoryNamespace
 from lance_catalog.maintenance.check import check
+from lance_catalog.spark import ingest_files
 from lance_catalog.spark.ingest import ingest
+from lance_catalog.spark.ingest_files import Piece, Source, joined
 from tests.spark.tables import column, mended, opened, refused, strays
 
 T = ["db", "t"]
@@ -112,3 +114,11 @@ def test_files_that_do_not_fit(
     assert column(catalog, T, "id") == list(range(10))
     mended(catalog)
     clean(catalog)
+
+
+def test_neighbours_of_one_file_are_opened_once() -> None:
+    one, other = Source("a.parquet", "parquet", 0), Source("b.parquet", "parquet", 0)
+    half = ingest_files._AHEAD // 2
+    parts = [Piece(one, (0,), half), Piece(one, (1, 2), half), Piece(one, (3,), 1)]
+    rest = [Piece(other, (0,), 1), Piece(other, None, 1)]
+    assert joined([*parts, *rest]) == [Piece(one, (0, 1, 2), 2 * half), parts[2], *rest]

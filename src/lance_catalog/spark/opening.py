@@ -76,7 +76,7 @@ class PinnedTable:
 
 
 # A handle that a task before this one opened knows of files that are gone since.
-_GONE: Final = re.compile(r"not found: \S+/data/\S+", re.IGNORECASE)
+_GONE: Final = re.compile(r"not found: [^\n]+/data/[^\n]+", re.IGNORECASE)
 
 
 @functools.lru_cache(maxsize=8)
